@@ -1,0 +1,1 @@
+//! A local Message Batches API.
