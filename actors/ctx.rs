@@ -1,0 +1,73 @@
+//! What all actors of one life of a node share.
+
+use super::board::Board;
+use crate::config::Config;
+use crate::domain::NodeId;
+use crate::observe::Counters;
+use crate::provider::BatchProvider;
+use crate::run::flow::Flow;
+use crate::store::Store;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicUsize};
+use tokio::sync::Semaphore;
+
+/// What stays the same when a node has to begin again under a new id.
+pub(crate) struct Shared {
+    pub config: Config,
+    pub store: Store,
+    /// By the key of (workflow, version).
+    pub flows: BTreeMap<i32, Arc<dyn Flow>>,
+    pub providers: BTreeMap<String, Arc<dyn BatchProvider>>,
+    pub accounts: Accounts,
+    pub counters: Counters,
+    /// Set when the node is to take nothing new.
+    pub draining: AtomicBool,
+    pub blocking: Arc<Semaphore>,
+}
+
+/// One life of a node.
+pub(crate) struct Ctx {
+    pub shared: Arc<Shared>,
+    pub node: NodeId,
+    pub board: Board,
+    /// Runs that this node holds now.
+    pub running: AtomicUsize,
+}
+
+impl Ctx {
+    pub(crate) fn new(shared: Arc<Shared>, node: NodeId) -> Self {
+        let board = Board::new(shared.providers.keys().cloned().collect::<Vec<_>>().into_iter());
+        Self { shared, node, board, running: AtomicUsize::new(0) }
+    }
+
+    pub(crate) fn config(&self) -> &Config {
+        &self.shared.config
+    }
+
+    pub(crate) fn store(&self) -> &Store {
+        &self.shared.store
+    }
+
+    pub(crate) fn counters(&self) -> &Counters {
+        &self.shared.counters
+    }
+
+    pub(crate) fn draining(&self) -> bool {
+        self.shared.draining.load(std::sync::atomic::Ordering::Acquire)
+    }
+}
+
+/// The accounts that providers' keys belong to, as far as the providers have said.
+#[derive(Default)]
+pub(crate) struct Accounts(Mutex<BTreeMap<String, i32>>);
+
+impl Accounts {
+    pub(crate) fn read(&self, provider: &str) -> Option<i32> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(provider).copied()
+    }
+
+    pub(crate) fn write(&self, provider: &str, account: i32) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(provider.to_owned(), account);
+    }
+}

@@ -1,0 +1,111 @@
+//! Finding a batch again whose create call had no readable answer. The provider's listing has no name or tag of ours, so a
+//! candidate is one that nobody knows, is not older than the newest batch seen before the send, and has our number of
+//! requests; its results will prove it or not. Choosing is pure, listing is not.
+
+use crate::provider::{BatchProvider, ListedBatch, ProviderError};
+use crate::store::Intent;
+use chrono::{DateTime, Utc};
+use std::time::Duration;
+
+/// How far the provider's timestamps may be apart from each other.
+const SKEW: chrono::TimeDelta = chrono::TimeDelta::seconds(2);
+/// Pages of a listing that are read at most.
+const PAGES: usize = 50;
+
+/// What to do about an ambiguous send.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Finding {
+    /// Take this batch for ours, until its results say otherwise.
+    Adopt(String),
+    /// Look again after this.
+    LookAgain(Duration),
+    /// It was never created: send the requests anew.
+    GiveBack,
+}
+
+/// The batches listed since the watermark, oldest first.
+pub(super) async fn listed_since(
+    provider: &dyn BatchProvider,
+    watermark: Option<DateTime<Utc>>,
+) -> Result<Vec<ListedBatch>, ProviderError> {
+    let (mut found, mut after) = (Vec::new(), None);
+    for _ in 0..PAGES {
+        let page = provider.list(after.as_deref()).await?;
+        let past = page.batches.iter().any(|batch| older(batch, watermark));
+        found.extend(page.batches.into_iter().filter(|batch| !older(batch, watermark)));
+        match page.next {
+            Some(next) if !past => after = Some(next),
+            _ => break,
+        }
+    }
+    found.reverse();
+    Ok(found)
+}
+
+fn older(batch: &ListedBatch, watermark: Option<DateTime<Utc>>) -> bool {
+    match (batch.created_at, watermark) {
+        (Some(created), Some(mark)) => created < mark - SKEW,
+        _ => false,
+    }
+}
+
+/// Chooses among the listed ones, `known` left out. The oldest candidate is tried first; if it proves foreign, the next is.
+pub(super) fn choose(intent: &Intent, listed: &[ListedBatch], known: &[String], quarantine: Duration) -> Finding {
+    let candidate = listed
+        .iter()
+        .filter(|batch| !known.contains(&batch.id))
+        .find(|batch| batch.requests.is_none_or(|n| n == i64::from(intent.n)));
+    if let Some(batch) = candidate {
+        return Finding::Adopt(batch.id.clone());
+    }
+    // Quarantine counts from when the last byte can have been sent.
+    let ago = Duration::from_millis(intent.sent_ms_ago.max(0) as u64);
+    let over = Duration::from_millis(intent.send_limit_ms.max(0) as u64) + quarantine;
+    if ago >= over {
+        return Finding::GiveBack;
+    }
+    let again = (quarantine / 20).clamp(Duration::from_millis(50), Duration::from_secs(30));
+    Finding::LookAgain(again.min(over - ago))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::{BatchStatus, IntentId};
+
+    const Q: Duration = Duration::from_secs(900);
+
+    fn intent(sent_ms_ago: i64) -> Intent {
+        Intent {
+            batch: 1,
+            intent: IntentId::new(),
+            status: BatchStatus::Ambiguous,
+            n: 64,
+            watermark_at: None,
+            sent_ms_ago,
+            send_limit_ms: 600_000,
+        }
+    }
+
+    fn batch(id: &str, requests: i64) -> ListedBatch {
+        ListedBatch { id: id.into(), created_at: None, requests: Some(requests) }
+    }
+
+    #[test]
+    fn the_oldest_unknown_batch_of_that_size_is_taken() {
+        let listed = [batch("known", 64), batch("other", 63), batch("a", 64), batch("b", 64)];
+        assert_eq!(choose(&intent(0), &listed, &["known".into()], Q), Finding::Adopt("a".into()));
+    }
+
+    #[test]
+    fn nothing_is_sent_again_before_deadline_and_quarantine_are_over() {
+        assert!(matches!(choose(&intent(0), &[], &[], Q), Finding::LookAgain(_)));
+        assert!(matches!(choose(&intent(1_499_999), &[], &[], Q), Finding::LookAgain(d) if d == Duration::from_millis(1)));
+        assert_eq!(choose(&intent(1_500_000), &[], &[], Q), Finding::GiveBack);
+    }
+
+    #[test]
+    fn a_batch_of_another_size_is_not_ours() {
+        assert_eq!(choose(&intent(1_500_000), &[batch("a", 65)], &[], Q), Finding::GiveBack);
+    }
+}

@@ -1,0 +1,274 @@
+//! Reading the results of a batch: line by line with bounded memory, settled in chunks, repeatable from any cut. What cannot
+//! be read costs its own item and no other.
+
+use super::ctx::Ctx;
+use super::ingester::{Look, pause};
+use crate::domain::{FailureCode, ItemStatus};
+use crate::observe::count;
+use crate::provider::{BatchProvider, Line, LineOutcome, ProviderError};
+use crate::store::{Code, HeldBatch, Lines, StoreError};
+use bytes::Bytes;
+use futures::StreamExt;
+use futures::stream::BoxStream;
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Lines settled per statement.
+const CHUNK_LINES: usize = 500;
+/// Bytes of lines settled per statement, about.
+const CHUNK_BYTES: usize = 4 << 20;
+/// The longest line that is kept.
+const LINE_BYTES: usize = 64 << 20;
+/// How long a request waits before it goes out again after an error of the provider's.
+const RETRY_DELAY: Duration = Duration::from_millis(500);
+
+/// Lines of one class.
+#[derive(Default)]
+struct Chunk {
+    answered: Lines,
+    retried: Lines,
+    returned: Lines,
+    failed: Lines,
+    lines: usize,
+    bytes: usize,
+}
+
+/// Cuts a stream of bytes into lines, whatever the chunks it comes in.
+#[derive(Default)]
+struct Cutter {
+    rest: Vec<u8>,
+    /// The rest of a line that is too long is passed over.
+    skipping: bool,
+}
+
+impl Cutter {
+    /// Calls back with each line that these bytes complete.
+    fn push(&mut self, bytes: &[u8], mut line: impl FnMut(Vec<u8>)) {
+        let mut pieces = bytes.split(|b| *b == b'\n').peekable();
+        while let Some(piece) = pieces.next() {
+            if !self.skipping {
+                self.rest.extend_from_slice(piece);
+                if self.rest.len() > LINE_BYTES {
+                    self.rest = Vec::new();
+                    self.skipping = true;
+                }
+            }
+            if pieces.peek().is_some() {
+                let done = std::mem::take(&mut self.rest);
+                if !std::mem::take(&mut self.skipping) {
+                    line(done);
+                }
+            }
+        }
+    }
+
+    /// What was left without a line end.
+    fn finish(self) -> Option<Vec<u8>> {
+        (!self.skipping && !self.rest.is_empty()).then_some(self.rest)
+    }
+}
+
+/// Ingests a stream of results.
+pub(super) async fn ingest(
+    ctx: &Ctx,
+    provider: &Arc<dyn BatchProvider>,
+    name: &str,
+    batch: &HeldBatch,
+    mut stream: BoxStream<'static, Result<Bytes, ProviderError>>,
+) -> Result<Look, StoreError> {
+    let mut reading = Reading { ctx, provider, batch, chunk: Chunk::default(), verified: batch.verified, seen: HashSet::new() };
+    let mut cutter = Cutter::default();
+    let mut cut = None;
+    while let Some(bytes) = stream.next().await {
+        let bytes = match bytes {
+            Ok(bytes) => bytes,
+            Err(error) => {
+                cut = Some(error.to_string());
+                break;
+            }
+        };
+        let mut lines = Vec::new();
+        cutter.push(&bytes, |line| lines.push(line));
+        for line in lines {
+            if !reading.line(line).await? {
+                return Ok(Look::Done);
+            }
+        }
+    }
+    if cut.is_none()
+        && let Some(line) = cutter.finish()
+        && !reading.line(line).await?
+    {
+        return Ok(Look::Done);
+    }
+    reading.settle().await?;
+    finish(ctx, name, batch, cut).await
+}
+
+/// Closes the batch, or says what is missing.
+async fn finish(ctx: &Ctx, name: &str, batch: &HeldBatch, cut: Option<String>) -> Result<Look, StoreError> {
+    if ctx.store().settle(batch.batch, batch.fence).await? {
+        count(&ctx.counters().batches_completed, 1);
+        tracing::info!(provider = name, batch = %batch.provider_batch_id, items = batch.n, "a batch is settled");
+        ctx.board.wake_submitters();
+        return Ok(Look::Done);
+    }
+    let open = ctx.store().open_items(batch.batch).await?.len();
+    let why = cut.unwrap_or_else(|| "the results ended".into());
+    let note = format!("{open} items are in no result yet: {why}");
+    tracing::warn!(provider = name, batch = %batch.provider_batch_id, note, "the results are read again");
+    let wait = pause(ctx, batch).saturating_mul(1 << batch.downloads.clamp(0, 6));
+    Ok(Look::Later(wait.min(ctx.config().batch_poll_interval), Some(note)))
+}
+
+struct Reading<'a> {
+    ctx: &'a Ctx,
+    provider: &'a Arc<dyn BatchProvider>,
+    batch: &'a HeldBatch,
+    chunk: Chunk,
+    verified: bool,
+    /// Items of this reading: a line that comes twice counts once.
+    seen: HashSet<i32>,
+}
+
+impl Reading<'_> {
+    /// Takes one line. `false`: the batch is not ours.
+    async fn line(&mut self, line: Vec<u8>) -> Result<bool, StoreError> {
+        if line.iter().all(u8::is_ascii_whitespace) {
+            return Ok(true);
+        }
+        let read = self.provider.read_line(&line);
+        if !self.verified && !self.verify(&read).await? {
+            return Ok(false);
+        }
+        let Some(id) = read.custom_id.filter(|id| id.intent == self.batch.intent) else {
+            tracing::warn!(batch = self.batch.batch, bytes = line.len(), "a result line of nobody was passed over");
+            return Ok(true);
+        };
+        if !self.seen.insert(id.index) {
+            return Ok(true);
+        }
+        self.chunk.lines += 1;
+        self.chunk.bytes += line.len();
+        self.sort(id.index, read.outcome, line);
+        if self.chunk.lines >= CHUNK_LINES || self.chunk.bytes >= CHUNK_BYTES {
+            self.settle().await?;
+        }
+        Ok(true)
+    }
+
+    /// The first line with a readable id decides whose batch this is.
+    async fn verify(&mut self, line: &Line) -> Result<bool, StoreError> {
+        let store = self.ctx.store();
+        if line.custom_id.is_some_and(|id| id.intent == self.batch.intent) {
+            self.verified = store.verified(self.batch.batch, self.batch.fence).await?;
+            return Ok(self.verified);
+        }
+        tracing::warn!(batch = %self.batch.provider_batch_id, "an adopted batch is somebody else's");
+        store.foreign(self.batch.batch, self.batch.fence).await?;
+        self.ctx.board.wake_submitters();
+        Ok(false)
+    }
+
+    fn sort(&mut self, item: i32, outcome: LineOutcome, line: Vec<u8>) {
+        match outcome {
+            LineOutcome::Succeeded { model, usage } => {
+                let cost = usage.zip(model).and_then(|(usage, model)| self.provider.cost(&model, &usage));
+                let lines = &mut self.chunk.answered;
+                lines.push(item, ItemStatus::Succeeded, line, None);
+                lines.input_tokens.push(usage.map(|u| u.input_tokens));
+                lines.output_tokens.push(usage.map(|u| u.output_tokens));
+                lines.cache_write_tokens.push(usage.map(|u| u.cache_write_tokens));
+                lines.cache_read_tokens.push(usage.map(|u| u.cache_read_tokens));
+                lines.nano_usd.push(cost);
+            }
+            LineOutcome::Errored { retryable: true, message } => {
+                self.chunk.retried.push(item, ItemStatus::Errored, line, Some(message));
+            }
+            LineOutcome::Errored { retryable: false, message } => {
+                self.chunk.failed.push(item, ItemStatus::Errored, line, Some(message));
+            }
+            LineOutcome::Expired => self.chunk.returned.push(item, ItemStatus::Expired, line, None),
+            LineOutcome::Canceled => self.chunk.returned.push(item, ItemStatus::Canceled, line, None),
+            LineOutcome::Unknown => {
+                let why = "the provider's result line cannot be read by this version; it is kept".to_owned();
+                self.chunk.failed.push(item, ItemStatus::Unreadable, line, Some(why));
+            }
+        }
+    }
+
+    /// Commits what has been gathered.
+    async fn settle(&mut self) -> Result<(), StoreError> {
+        let chunk = std::mem::take(&mut self.chunk);
+        let (store, batch, fence) = (self.ctx.store(), self.batch.batch, self.batch.fence);
+        let mut settled = 0;
+        if !chunk.answered.item.is_empty() {
+            let done = store.answer(batch, fence, &chunk.answered).await?;
+            settled += done.items;
+            if done.waits > 0 {
+                self.ctx.runs_ready();
+            }
+        }
+        // Not worked on by the provider: goes out again, and counts against no budget.
+        if !chunk.returned.item.is_empty() {
+            settled += store.retry(batch, fence, &chunk.returned, false, u32::MAX, Duration::ZERO).await?.items;
+        }
+        if !chunk.retried.item.is_empty() {
+            let budget = self.ctx.config().model_attempts.saturating_sub(1);
+            settled += store.retry(batch, fence, &chunk.retried, true, budget, RETRY_DELAY).await?.items;
+            // What is left is over budget.
+            settled += store.fail(batch, fence, &chunk.retried).await?.items;
+        }
+        if !chunk.failed.item.is_empty() {
+            let done = store.fail(batch, fence, &chunk.failed).await?;
+            settled += done.items;
+            count(&self.ctx.counters().runs_failed, done.waits.max(0) as u64);
+            tracing::warn!(runs = done.waits, code = FailureCode::ModelFailed.as_str(), "requests failed for good");
+        }
+        count(&self.ctx.counters().results_completed, settled.max(0) as u64);
+        Ok(())
+    }
+}
+
+impl Lines {
+    fn push(&mut self, item: i32, outcome: ItemStatus, line: Vec<u8>, error: Option<String>) {
+        self.item.push(item);
+        self.outcome.push(outcome.code());
+        self.line.push(line);
+        self.error.push(error.map(|e| crate::domain::failure::cut(&e).replace('\0', "\u{fffd}")));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn cut(pieces: &[&[u8]]) -> Vec<Vec<u8>> {
+        let (mut cutter, mut lines) = (Cutter::default(), Vec::new());
+        for piece in pieces {
+            cutter.push(piece, |line| lines.push(line));
+        }
+        lines.extend(cutter.finish());
+        lines
+    }
+
+    #[test]
+    fn a_last_line_without_an_end_counts() {
+        assert_eq!(cut(&[b"a\nb"]), [b"a".to_vec(), b"b".to_vec()]);
+        assert_eq!(cut(&[b"a\n"]), [b"a".to_vec()]);
+        assert!(cut(&[]).is_empty());
+    }
+
+    proptest! {
+        #[test]
+        fn lines_do_not_depend_on_how_the_stream_is_cut(text in "[a-c\n]{0,60}", places in proptest::collection::vec(0usize..60, 0..6)) {
+            let mut places: Vec<usize> = places.into_iter().map(|p| p.min(text.len())).collect();
+            places.extend([0, text.len()]);
+            places.sort_unstable();
+            let pieces: Vec<&[u8]> = places.windows(2).map(|w| &text.as_bytes()[w[0]..w[1]]).collect();
+            prop_assert_eq!(cut(&pieces), cut(&[text.as_bytes()]));
+        }
+    }
+}

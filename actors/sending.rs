@@ -1,0 +1,195 @@
+//! One batch from the queue to the provider: reserve, build and hash, seal, mark as sending, send once, and record what is
+//! known then. Each phase is durable before the next begins; a process may die between any two of them.
+
+use super::ctx::Ctx;
+use super::policy;
+use crate::domain::{CustomId, IntentId};
+use crate::observe::count;
+use crate::provider::{BatchProvider, Body, RefusedCreate, Sent};
+use crate::store::{Brake, Filled, Lease, Queue, Store, StoreError, Watermark};
+use bytes::Bytes;
+use futures::StreamExt;
+use futures::stream::{self, BoxStream};
+use sha2::{Digest, Sha256};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Waits reserved per statement.
+const RESERVE: i64 = 1_000;
+/// Requests read per statement while the body is made.
+const PAGE: i64 = 200;
+/// What a request costs in a body beside itself: custom id, braces, comma.
+const AROUND: i64 = 64;
+/// How long to wait after a refusal that does not say how long.
+const REFUSED_PAUSE: Duration = Duration::from_secs(5);
+
+/// What became of an attempt to send a batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Attempt {
+    /// The provider has it.
+    Submitted,
+    /// It does not have it, or there was nothing to send.
+    NotSent,
+    /// Nobody knows; it has to be looked for.
+    Ambiguous,
+    /// Another node holds the lease.
+    LeaseLost,
+}
+
+/// What the phases share.
+pub(super) struct Sending<'a> {
+    pub ctx: &'a Ctx,
+    pub name: &'a str,
+    pub provider: &'a Arc<dyn BatchProvider>,
+    pub lease: Lease,
+}
+
+impl Sending<'_> {
+    fn store(&self) -> &Store {
+        self.ctx.store()
+    }
+
+    /// Sends one batch of what waits. `doubtful` are the numbers of requests of ambiguous sends.
+    pub(super) async fn send(&self, queue: &Queue, doubtful: &[i32]) -> Result<Attempt, StoreError> {
+        let most = self.ctx.config().max_batch_requests.min(self.provider.capabilities().max_requests.max(1) as usize);
+        let Some(size) = policy::size(queue.requests, most, doubtful) else { return Ok(Attempt::NotSent) };
+        let intent = IntentId::new();
+        let Some(batch) = self.store().open(self.lease, intent).await? else { return Ok(Attempt::LeaseLost) };
+        let filled = self.reserve(batch, size).await?;
+        if filled.items == 0 || doubtful.contains(&filled.items) {
+            self.store().give_back(batch, self.lease, Duration::ZERO, "nothing to send").await?;
+            return Ok(Attempt::NotSent);
+        }
+        let (length, digest) = measure(self.store(), self.provider, batch, intent, filled.items).await?;
+        let version = self.provider.api_version();
+        if !self.store().seal(batch, self.lease, length as i64, &digest, version).await? {
+            return Ok(Attempt::LeaseLost);
+        }
+        let Some(watermark) = self.watermark().await else {
+            self.store().give_back(batch, self.lease, REFUSED_PAUSE, "the provider's listing was not to be had").await?;
+            return Ok(Attempt::NotSent);
+        };
+        self.transmit(batch, intent, filled.items, length, &watermark).await
+    }
+
+    async fn reserve(&self, batch: i64, size: i32) -> Result<Filled, StoreError> {
+        let bytes = (self.ctx.config().max_batch_bytes as i64).min(self.provider.capabilities().max_bytes);
+        let most = Filled { items: size, bytes: bytes - i64::from(size) * AROUND, more: false };
+        let mut filled = Filled { more: true, ..Filled::default() };
+        while filled.more && filled.items < size {
+            filled = self.store().fill(self.name, batch, self.lease, filled, RESERVE, most).await?;
+        }
+        Ok(filled)
+    }
+
+    /// The newest batch that is listed now.
+    async fn watermark(&self) -> Option<Watermark> {
+        match self.provider.list(None).await {
+            Ok(page) => {
+                let newest = page.batches.into_iter().next();
+                Some(Watermark { created_at: newest.as_ref().and_then(|b| b.created_at), id: newest.map(|b| b.id) })
+            }
+            Err(error) => {
+                tracing::warn!(provider = self.name, %error, "a batch was not sent: its watermark could not be read");
+                None
+            }
+        }
+    }
+
+    async fn transmit(
+        &self,
+        batch: i64,
+        intent: IntentId,
+        items: i32,
+        length: u64,
+        watermark: &Watermark,
+    ) -> Result<Attempt, StoreError> {
+        let limit = self.ctx.config().send_limit;
+        // Taken before the mark is written: the deadline is never later than what the mark promises to others.
+        let deadline = Instant::now() + limit;
+        let limit_ms = i64::try_from(limit.as_millis()).unwrap_or(i64::MAX);
+        if !self.store().sending(batch, self.lease, watermark, limit_ms).await? {
+            return Ok(Attempt::LeaseLost);
+        }
+        let chunks = body(self.store().clone(), self.provider.clone(), batch, intent, items);
+        match self.provider.create(Body { length, chunks, deadline }).await {
+            Sent::Created(id) => {
+                count(&self.ctx.counters().batches_submitted, 1);
+                count(&self.ctx.counters().requests_submitted, items as u64);
+                tracing::info!(provider = self.name, batch = %id, requests = items, "a batch was submitted");
+                let kept = self.store().created(batch, self.lease, &id).await?;
+                Ok(if kept { Attempt::Submitted } else { Attempt::LeaseLost })
+            }
+            Sent::NotCreated(refused) => self.refused(batch, refused).await,
+            Sent::Ambiguous(why) => {
+                count(&self.ctx.counters().ambiguous_creates, 1);
+                tracing::warn!(provider = self.name, batch, why, "it is not known whether a batch was created");
+                let kept = self.store().ambiguous(batch, self.lease, &why).await?;
+                Ok(if kept { Attempt::Ambiguous } else { Attempt::LeaseLost })
+            }
+        }
+    }
+
+    async fn refused(&self, batch: i64, refused: RefusedCreate) -> Result<Attempt, StoreError> {
+        tracing::warn!(provider = self.name, why = refused.why, park = refused.park, "a batch was refused");
+        let wait = refused.retry_after.unwrap_or(REFUSED_PAUSE);
+        self.store().give_back(batch, self.lease, Duration::ZERO, &refused.why).await?;
+        let brake = Brake { wait: Some(wait), parked: refused.park.then_some(refused.why) };
+        self.store().slow_down(self.lease, &brake).await?;
+        Ok(Attempt::NotSent)
+    }
+}
+
+/// The length and the digest of the exact body, read through once without being held.
+async fn measure(
+    store: &Store,
+    provider: &Arc<dyn BatchProvider>,
+    batch: i64,
+    intent: IntentId,
+    items: i32,
+) -> Result<(u64, [u8; 32]), StoreError> {
+    let mut chunks = body(store.clone(), provider.clone(), batch, intent, items);
+    let (mut length, mut hash) = (0, Sha256::new());
+    while let Some(chunk) = chunks.next().await {
+        let chunk = chunk.map_err(|error| StoreError::Connection(error.to_string()))?;
+        length += chunk.len() as u64;
+        hash.update(&chunk);
+    }
+    Ok((length, hash.finalize().into()))
+}
+
+/// The body of a batch as it is read from the database, page by page.
+fn body(
+    store: Store,
+    provider: Arc<dyn BatchProvider>,
+    batch: i64,
+    intent: IntentId,
+    items: i32,
+) -> BoxStream<'static, Result<Bytes, std::io::Error>> {
+    stream::unfold(Some(0), move |from| {
+        let (store, provider) = (store.clone(), provider.clone());
+        async move {
+            let from = from?;
+            let (open, between, close) = provider.frame();
+            let page = match store.bodies(batch, from, PAGE).await {
+                Ok(page) => page,
+                Err(error) => return Some((Err(std::io::Error::other(error.to_string())), None)),
+            };
+            let mut text = String::with_capacity(page.iter().map(|(_, body)| body.len() + 80).sum());
+            let mut next = from;
+            for (index, request) in page {
+                text.push_str(if index == 0 { open } else { between });
+                text.push_str(&provider.item(CustomId { intent, index }, &request));
+                next = index + 1;
+            }
+            let done = next >= items;
+            if done {
+                text.push_str(close);
+            } else if next == from {
+                return Some((Err(std::io::Error::other("requests of a batch are missing")), None));
+            }
+            Some((Ok(Bytes::from(text)), (!done).then_some(next)))
+        }
+    })
+    .boxed()
+}

@@ -1,0 +1,319 @@
+//! The submitter of one provider: fills batches and sends them, and finds again those whose send is in doubt. One node holds
+//! the submit lease of an account; the others' submitters try to get it now and then.
+//!
+//! Who talks to it: whoever has committed a request (`Wake`), its own timer, its own round. It owns the lease and one round
+//! at a time, in a task that ends with it. A restart loses nothing: a new one gives the old lease up, takes it again under a
+//! higher fence, and treats what was being sent as ambiguous. It never sends anything twice blindly.
+
+use super::ctx::Ctx;
+use super::policy::{self, Policy};
+use super::reconcile::{self, Finding};
+use super::sending::{Attempt, Sending};
+use super::{Handled, ingester};
+use crate::domain::BatchStatus;
+use crate::observe::count;
+use crate::provider::BatchProvider;
+use crate::store::{Hint, Intent, Lease, StoreError};
+use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::task::JoinSet;
+
+/// Runs told per statement that their requests are at the provider.
+const TELL: i64 = 1_000;
+/// How long to leave things alone after an error.
+const ERROR_PAUSE: Duration = Duration::from_millis(200);
+
+pub(crate) struct Submitter;
+
+#[derive(Clone)]
+pub(crate) struct Args {
+    pub ctx: Arc<Ctx>,
+    pub provider: String,
+}
+
+/// What the submitter is told.
+pub(crate) enum Msg {
+    /// There may be requests to send.
+    Wake,
+    /// Time to look without having been told.
+    Tick,
+    /// A round is over: the lease it holds, and when to look again.
+    Round(Option<Lease>, Duration),
+    /// Send nothing more; answer when no round is under way.
+    Drain(RpcReplyPort<()>),
+}
+
+pub(crate) struct State {
+    args: Args,
+    lease: Option<Lease>,
+    busy: bool,
+    again: bool,
+    round: JoinSet<()>,
+    drains: Vec<RpcReplyPort<()>>,
+}
+
+impl Actor for Submitter {
+    type Msg = Msg;
+    type State = State;
+    type Arguments = Args;
+
+    async fn pre_start(&self, myself: ActorRef<Msg>, args: Args) -> Result<State, ActorProcessingErr> {
+        if let Some(slot) = args.ctx.board.submitters.get(&args.provider) {
+            slot.enter(myself);
+        }
+        let (round, drains) = (JoinSet::new(), Vec::new());
+        Ok(State { args, lease: None, busy: false, again: false, round, drains })
+    }
+
+    async fn post_start(&self, myself: ActorRef<Msg>, _: &mut State) -> Handled {
+        myself.cast(Msg::Tick)?;
+        Ok(())
+    }
+
+    async fn handle(&self, myself: ActorRef<Msg>, message: Msg, state: &mut State) -> Handled {
+        match message {
+            Msg::Wake => state.again = true,
+            Msg::Tick => {
+                state.again = true;
+                myself.send_after(state.args.ctx.config().poll_interval, || Msg::Tick);
+            }
+            Msg::Round(lease, after) => state.ended(&myself, lease, after),
+            Msg::Drain(port) => state.drains.push(port),
+        }
+        state.next(&myself);
+        Ok(())
+    }
+}
+
+impl State {
+    fn next(&mut self, myself: &ActorRef<Msg>) {
+        if self.busy {
+            return;
+        }
+        if self.args.ctx.draining() {
+            for port in self.drains.drain(..) {
+                let _ = port.send(());
+            }
+            return;
+        }
+        if !std::mem::take(&mut self.again) {
+            return;
+        }
+        self.busy = true;
+        while self.round.try_join_next().is_some() {}
+        let Some(provider) = self.args.ctx.shared.providers.get(&self.args.provider).cloned() else { return };
+        let round = Round { args: self.args.clone(), provider, lease: self.lease };
+        let report = Report { myself: myself.clone(), result: None };
+        self.round.spawn(round.run(report));
+    }
+
+    fn ended(&mut self, myself: &ActorRef<Msg>, lease: Option<Lease>, after: Duration) {
+        self.busy = false;
+        self.lease = lease;
+        if after.is_zero() {
+            self.again = true;
+        } else {
+            myself.send_after(after, || Msg::Wake);
+        }
+    }
+}
+
+/// Reports the end of a round, in whatever way it ends.
+struct Report {
+    myself: ActorRef<Msg>,
+    result: Option<(Option<Lease>, Duration)>,
+}
+
+impl Drop for Report {
+    fn drop(&mut self) {
+        let (lease, after) = self.result.take().unwrap_or((None, ERROR_PAUSE));
+        let _ = self.myself.cast(Msg::Round(lease, after));
+    }
+}
+
+struct Round {
+    args: Args,
+    provider: Arc<dyn BatchProvider>,
+    lease: Option<Lease>,
+}
+
+impl Round {
+    async fn run(mut self, mut report: Report) {
+        let after = match self.round().await {
+            Ok(after) => after,
+            Err(error) => {
+                tracing::warn!(provider = self.args.provider, %error, "a round of the submitter failed");
+                // The lease is in doubt too: it is given up before it is taken again.
+                self.lease = None;
+                ERROR_PAUSE
+            }
+        };
+        report.result = Some((self.lease, after));
+    }
+
+    fn ctx(&self) -> &Ctx {
+        &self.args.ctx
+    }
+
+    /// One look: settles what is in doubt, tells what was sent, sends what is to be sent. Answers when to look again.
+    async fn round(&mut self) -> Result<Duration, StoreError> {
+        let idle = self.ctx().config().poll_interval;
+        let Some(account) = self.ctx().account(&self.args.provider).await? else { return Ok(idle) };
+        let Some(lease) = self.lease(account).await? else { return Ok(idle) };
+        let (doubtful, again) = self.settle_doubts(account, lease).await?;
+        self.tell(account).await?;
+        let Some(brake) = self.ctx().store().brake(lease).await? else {
+            self.lease = None;
+            return Ok(Duration::ZERO);
+        };
+        if brake.parked.is_some() {
+            return Ok(idle);
+        }
+        if let Some(wait) = brake.wait {
+            return Ok(wait.min(again.unwrap_or(idle)));
+        }
+        let limit = self.ctx().config().max_batch_requests as i64;
+        let queue = self.ctx().store().queue(&self.args.provider, lease, limit).await?;
+        let after = match policy::decide(&queue, self.ctx().config()) {
+            Policy::Nothing => self.next_due(idle).await?,
+            Policy::Wait(wait) => wait,
+            Policy::Send => {
+                let (ctx, name, provider) = (self.ctx(), self.args.provider.as_str(), &self.provider);
+                match (Sending { ctx, name, provider, lease }).send(&queue, &doubtful).await? {
+                    Attempt::LeaseLost => {
+                        self.lease = None;
+                        Duration::ZERO
+                    }
+                    Attempt::Submitted => {
+                        self.tell(account).await?;
+                        Duration::ZERO
+                    }
+                    Attempt::Ambiguous => Duration::ZERO,
+                    Attempt::NotSent => Duration::from_millis(50),
+                }
+            }
+        };
+        Ok(after.min(again.unwrap_or(idle)).min(idle))
+    }
+
+    async fn next_due(&self, idle: Duration) -> Result<Duration, StoreError> {
+        let due = self.ctx().store().next_due(&self.args.provider).await?;
+        Ok(due.map_or(idle, |ms| Duration::from_millis(ms.max(1) as u64)))
+    }
+
+    /// The lease of the account, taken if nobody holds it.
+    async fn lease(&mut self, account: i32) -> Result<Option<Lease>, StoreError> {
+        if self.lease.is_some() {
+            return Ok(self.lease);
+        }
+        let (store, node) = (self.ctx().store(), self.ctx().node);
+        // An earlier submitter of this node may still be written down as the holder.
+        store.resign(account, node).await?;
+        let Some(lease) = store.acquire(account, node).await? else { return Ok(None) };
+        for intent in store.adopt_lease(lease).await? {
+            self.take_up(lease, &intent).await?;
+        }
+        self.lease = Some(lease);
+        Ok(Some(lease))
+    }
+
+    /// What an earlier holder of the lease left: never sent is given back at once, being sent is in doubt.
+    async fn take_up(&self, lease: Lease, intent: &Intent) -> Result<(), StoreError> {
+        let store = self.ctx().store();
+        match intent.status {
+            BatchStatus::Reserved | BatchStatus::Sealed => {
+                store.give_back(intent.batch, lease, Duration::ZERO, "its sender was lost before it was sent").await?;
+            }
+            BatchStatus::Sending => {
+                count(&self.ctx().counters().ambiguous_creates, 1);
+                tracing::warn!(provider = self.args.provider, batch = intent.batch, "the sender of a batch was lost");
+                store.ambiguous(intent.batch, lease, "its sender was lost while it was being sent").await?;
+            }
+            BatchStatus::Ambiguous
+            | BatchStatus::Submitted
+            | BatchStatus::AdoptedUnverified
+            | BatchStatus::Ended
+            | BatchStatus::Settled
+            | BatchStatus::Abandoned
+            | BatchStatus::Unknown(_) => {}
+        }
+        Ok(())
+    }
+
+    /// Looks for every ambiguous send. Answers the numbers of requests of those still in doubt, and when to look again.
+    async fn settle_doubts(&self, account: i32, lease: Lease) -> Result<(Vec<i32>, Option<Duration>), StoreError> {
+        let store = self.ctx().store();
+        let intents = store.intents(lease).await?;
+        let (mut doubtful, mut again) = (Vec::new(), None::<Duration>);
+        for intent in intents.iter().filter(|i| i.status == BatchStatus::Ambiguous) {
+            let listed = match reconcile::listed_since(&*self.provider, intent.watermark_at).await {
+                Ok(listed) => listed,
+                Err(error) => {
+                    tracing::warn!(provider = self.args.provider, %error, "the listing was not to be had");
+                    doubtful.push(intent.n);
+                    again = Some(Duration::from_secs(1));
+                    continue;
+                }
+            };
+            let ids: Vec<String> = listed.iter().map(|b| b.id.clone()).collect();
+            let known = store.known(account, &ids).await?;
+            match reconcile::choose(intent, &listed, &known, self.ctx().config().quarantine) {
+                Finding::Adopt(id) => {
+                    if store.adopt(intent.batch, lease, &id).await? {
+                        count(&self.ctx().counters().adopted, 1);
+                        tracing::info!(provider = self.args.provider, batch = %id, "a batch was found again by listing");
+                    }
+                }
+                Finding::GiveBack => {
+                    let why = "not found at the provider within the quarantine";
+                    store.give_back(intent.batch, lease, Duration::ZERO, why).await?;
+                }
+                Finding::LookAgain(after) => {
+                    doubtful.push(intent.n);
+                    again = Some(again.map_or(after, |a| a.min(after)));
+                }
+            }
+        }
+        Ok((doubtful, again))
+    }
+
+    /// Tells the runs of submitted batches.
+    async fn tell(&self, account: i32) -> Result<(), StoreError> {
+        let store = self.ctx().store();
+        for batch in store.untold(account).await? {
+            while store.tell_submitted(batch, TELL).await? > 0 {}
+        }
+        if let Some(ingester) = self.ctx().board.ingesters.get(&self.args.provider) {
+            ingester.send(ingester::Msg::Wake);
+        }
+        Ok(())
+    }
+}
+
+impl Ctx {
+    /// The account that a provider's key belongs to; `None` while the provider does not say.
+    pub(super) async fn account(&self, provider: &str) -> Result<Option<i32>, StoreError> {
+        if let Some(account) = self.shared.accounts.read(provider) {
+            return Ok(Some(account));
+        }
+        let Some(port) = self.shared.providers.get(provider) else { return Ok(None) };
+        match port.identify().await {
+            Ok(identity) => {
+                let account = self.store().identify(&identity).await?;
+                self.shared.accounts.write(provider, account);
+                Ok(Some(account))
+            }
+            Err(error) => {
+                tracing::warn!(provider, %error, "the provider does not say who we are");
+                Ok(None)
+            }
+        }
+    }
+
+    /// Tells this node and the others that there may be runs to claim.
+    pub(super) fn runs_ready(&self) {
+        self.board.advancer.send(super::advancer::Msg::Wake);
+        self.board.notifier.send(super::notifier::Msg::Tell(Hint::Runs));
+    }
+}

@@ -1,0 +1,92 @@
+//! The timekeeper: wakes the advancer at the moment when the next run becomes due (a step that is to be tried again). Who
+//! talks to it: the tasks that let a run go with a delay. It owns the next moment it knows of; a restart looks it up again.
+//! It never claims anything itself.
+
+use super::ctx::Ctx;
+use super::{Handled, advancer};
+use ractor::{Actor, ActorProcessingErr, ActorRef};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+pub(crate) struct Timekeeper;
+
+#[derive(Clone)]
+pub(crate) struct Args {
+    pub ctx: Arc<Ctx>,
+}
+
+/// What the timekeeper is told.
+pub(crate) enum Msg {
+    /// Time to look at the database.
+    Look,
+    /// What a look has found: the next run is due in that long, or none is known.
+    Found(Option<Duration>),
+    /// A run was let go and is due in that long.
+    Due(Duration),
+    /// The moment has come.
+    Ring,
+}
+
+pub(crate) struct State {
+    ctx: Arc<Ctx>,
+    rings_at: Option<Instant>,
+}
+
+impl Actor for Timekeeper {
+    type Msg = Msg;
+    type State = State;
+    type Arguments = Args;
+
+    async fn pre_start(&self, myself: ActorRef<Msg>, args: Args) -> Result<State, ActorProcessingErr> {
+        args.ctx.board.timekeeper.enter(myself);
+        Ok(State { ctx: args.ctx, rings_at: None })
+    }
+
+    async fn post_start(&self, myself: ActorRef<Msg>, _: &mut State) -> Handled {
+        myself.cast(Msg::Look)?;
+        Ok(())
+    }
+
+    async fn handle(&self, myself: ActorRef<Msg>, message: Msg, state: &mut State) -> Handled {
+        match message {
+            Msg::Look => state.look(&myself),
+            Msg::Found(due) => {
+                state.due(&myself, due);
+                myself.send_after(state.ctx.config().poll_interval, || Msg::Look);
+            }
+            Msg::Due(due) => state.due(&myself, Some(due)),
+            Msg::Ring => state.ring(&myself),
+        }
+        Ok(())
+    }
+}
+
+impl State {
+    fn look(&self, myself: &ActorRef<Msg>) {
+        let (ctx, myself) = (self.ctx.clone(), myself.clone());
+        tokio::spawn(async move {
+            let workflows: Vec<i32> = ctx.shared.flows.keys().copied().collect();
+            let due = ctx.store().next_ready(&workflows).await.unwrap_or_default();
+            let due = due.map(|ms| Duration::from_millis(ms.max(0) as u64));
+            let _ = myself.cast(Msg::Found(due));
+        });
+    }
+
+    fn due(&mut self, myself: &ActorRef<Msg>, due: Option<Duration>) {
+        let Some(due) = due else { return };
+        let at = Instant::now() + due;
+        if self.rings_at.is_none_or(|rings| at < rings) {
+            self.rings_at = Some(at);
+            myself.send_after(due + Duration::from_millis(1), || Msg::Ring);
+        }
+    }
+
+    /// Rings; also for timers that an earlier moment has replaced, which is harmless.
+    fn ring(&mut self, myself: &ActorRef<Msg>) {
+        if self.rings_at.is_some_and(|at| at <= Instant::now()) {
+            self.rings_at = None;
+            self.look(myself);
+        }
+        self.ctx.board.advancer.send(advancer::Msg::Wake);
+    }
+}

@@ -1,0 +1,72 @@
+use super::*;
+use crate::domain::{BatchStatus, ItemStatus, RunStatus, WaitStatus};
+
+#[test]
+fn the_document_is_up_to_date() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/lifecycle.md");
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        std::fs::write(path, to_markdown()).unwrap();
+    }
+    let there = std::fs::read_to_string(path).unwrap_or_default();
+    assert!(there == to_markdown(), "docs/lifecycle.md is not what the code says: UPDATE_DOCS=1 writes it");
+}
+
+fn ends<M: Move>(status: M::Status) -> bool {
+    M::ALL.iter().all(|step| step.apply(Some(status)).is_err())
+}
+
+#[test]
+fn an_end_is_an_end() {
+    for status in RunStatus::ALL {
+        // Parked ones and failed ones are set going again by an operator, in moves that are still to come.
+        assert_eq!(ends::<RunMove>(*status), status.is_terminal() || *status == RunStatus::Parked, "{status}");
+    }
+    for status in [WaitStatus::Applied, WaitStatus::Failed, WaitStatus::Expired, WaitStatus::Canceled] {
+        assert!(ends::<WaitMove>(status), "{status}");
+    }
+    for status in [BatchStatus::Settled, BatchStatus::Abandoned] {
+        assert!(ends::<BatchMove>(status), "{status}");
+    }
+    for status in ItemStatus::ALL {
+        assert_eq!(ends::<ItemMove>(*status), !matches!(status, ItemStatus::Pending | ItemStatus::Sent), "{status}");
+    }
+}
+
+#[test]
+fn one_move_leads_to_one_status() {
+    for step in RunMove::ALL {
+        assert_eq!(step.rule().paths.len(), 1, "{step:?}");
+    }
+    assert_eq!(RunMove::Claimed.apply(Some(RunStatus::Runnable)), Ok(vec![RunStatus::Owned]));
+    let refused = RunMove::Claimed.apply(Some(RunStatus::Completed));
+    assert_eq!(refused.map_err(|e| e.to_string()), Err("`claimed` leads nowhere from completed".into()));
+    assert!(RunMove::Claimed.apply(Some(RunStatus::Unknown(99))).is_err());
+}
+
+#[test]
+fn whoever_is_pushed_out_of_a_run_cannot_come_back() {
+    let out = |step: &&RunMove| {
+        let rule = step.rule();
+        rule.by != By::Owner && rule.paths.iter().any(|(from, _)| *from == Some(RunStatus::Owned))
+    };
+    assert!(RunMove::ALL.iter().filter(out).all(|step| step.rule().fence_rises));
+}
+
+#[test]
+fn the_last_event_of_a_move_tells_the_status() {
+    for step in RunMove::ALL {
+        let rule = step.rule();
+        if let Some(last) = rule.events.last() {
+            assert!(statuses_after(*last).contains(&rule.paths[0].1), "{step:?}");
+        } else {
+            // What is let go of without a word had begun a step.
+            assert!(statuses_after(EventType::StepStarted).contains(&rule.paths[0].1), "{step:?}");
+        }
+    }
+}
+
+#[test]
+fn events_without_a_move_are_known() {
+    let left = [EventType::RunCanceled, EventType::RunRetried, EventType::Custom];
+    assert_eq!(markdown::unwritten(), left);
+}

@@ -1,0 +1,71 @@
+//! When something is tried again.
+
+use std::time::Duration;
+
+/// A delay that doubles from `first` to `most`, with up to a quarter taken off at random so that a crowd spreads out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Backoff {
+    /// Before the second attempt.
+    pub first: Duration,
+    /// The longest.
+    pub most: Duration,
+}
+
+impl Backoff {
+    /// The delay after the `failed`-th failure (counted from 1). `spread` is a random number in `0.0..1.0`.
+    ///
+    /// ```
+    /// # use longhaul::Backoff; use std::time::Duration;
+    /// let backoff = Backoff { first: Duration::from_secs(1), most: Duration::from_secs(60) };
+    /// assert_eq!(backoff.after(1, 0.0), Duration::from_secs(1));
+    /// assert_eq!(backoff.after(3, 0.0), Duration::from_secs(4));
+    /// assert_eq!(backoff.after(40, 0.0), Duration::from_secs(60));
+    /// ```
+    pub fn after(&self, failed: u32, spread: f64) -> Duration {
+        let doubled = self.first.saturating_mul(1u32.checked_shl(failed.saturating_sub(1)).unwrap_or(u32::MAX));
+        doubled.min(self.most).mul_f64(1.0 - 0.25 * spread.clamp(0.0, 1.0))
+    }
+}
+
+/// What `#[step(..)]` declares about the running of a step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StepPolicy {
+    /// How often it is tried, counting the first time, before an error ends the run.
+    pub attempts: u32,
+    /// How long to wait before it is tried again.
+    pub backoff: Backoff,
+    /// How long one execution may take.
+    pub timeout: Option<Duration>,
+    /// How often it may be started without an outcome (its process died) before the run fails as a crash loop.
+    pub crash_limit: u32,
+}
+
+impl StepPolicy {
+    /// One attempt, no timeout, three crashes.
+    pub const DEFAULT: Self = Self {
+        attempts: 1,
+        backoff: Backoff { first: Duration::from_secs(1), most: Duration::from_secs(60) },
+        timeout: None,
+        crash_limit: 3,
+    };
+}
+
+impl Default for StepPolicy {
+    fn default() -> Self {
+        Self::DEFAULT
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_delay_never_exceeds_the_longest(failed in 0u32..10_000, spread in 0.0f64..1.0, first in 0u64..100_000) {
+            let backoff = Backoff { first: Duration::from_millis(first), most: Duration::from_secs(60) };
+            prop_assert!(backoff.after(failed, spread) <= Duration::from_secs(60));
+        }
+    }
+}

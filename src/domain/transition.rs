@@ -1,0 +1,141 @@
+//! An owned transition: what the holder of a run wants written, as one value. Only the committer writes it.
+
+use super::event::NewEvent;
+use super::failure::Failure;
+use super::ids::{Fence, Ordinal, RunKey};
+use super::json::JsonText;
+use super::status::WaitKind;
+use std::time::Duration;
+
+/// Where to continue when something has been called or waited for: a step, and the value carried to it.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Frame {
+    /// The step that takes the result.
+    pub step: String,
+    /// What it gets beside the result.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "carried")]
+    pub carry: Option<JsonText>,
+}
+
+/// Where a run is in its program.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Position {
+    /// The step that runs next.
+    pub step: String,
+    /// Its input; while the run waits, the value carried beside the answer. `None` is no value, or `null`.
+    pub arg: Option<JsonText>,
+    /// Who continues when the present call finishes; the last is the innermost.
+    pub stack: Vec<Frame>,
+}
+
+/// A wait that a step opens.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewWait {
+    /// What is waited for.
+    pub kind: WaitKind,
+    /// The provider that is asked.
+    pub provider: String,
+    /// The request, exactly as it is to be sent.
+    pub request: JsonText,
+}
+
+/// What becomes of the run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Change {
+    /// The holder goes on with the next step, whose start is among the events.
+    Continue(Position),
+    /// The holder lets go: another claim runs `position`, not before the delay. `errors` counts its failed attempts.
+    Release {
+        /// Where it goes on.
+        position: Position,
+        /// Not before this has passed.
+        delay: Duration,
+        /// How often the step has failed so far.
+        errors: u32,
+    },
+    /// It waits; `position` takes the answer.
+    Suspend {
+        /// Where it goes on.
+        position: Position,
+        /// What it waits for; opened by the last event.
+        wait: NewWait,
+    },
+    /// It is over, with this output.
+    Complete(JsonText),
+    /// It is over, with this error.
+    Fail(Failure),
+    /// It is held back for an operator, with this reason; it stays where it is.
+    Park(String),
+}
+
+/// One transition of a run by its holder. It is committed as a whole if fence and cursor are still those of the row.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Transition {
+    /// Which run.
+    pub run: RunKey,
+    /// The fence that its claim gave.
+    pub fence: Fence,
+    /// The ordinal that the first event gets: how many events the holder knows of.
+    pub cursor: Ordinal,
+    /// What becomes of the run.
+    pub change: Change,
+    /// The state, if it changed.
+    pub state: Option<JsonText>,
+    /// What is told of it; never empty.
+    pub events: Vec<NewEvent>,
+}
+
+impl Transition {
+    /// How many bytes it carries to the database, about.
+    pub fn bytes(&self) -> usize {
+        let of = |j: &Option<JsonText>| j.as_ref().map_or(0, |j| j.as_str().len());
+        let at = |p: &Position| of(&p.arg) + p.stack.iter().map(|f| f.step.len() + of(&f.carry)).sum::<usize>();
+        let change = match &self.change {
+            Change::Continue(p) | Change::Release { position: p, .. } => at(p),
+            Change::Suspend { position, wait } => at(position) + wait.request.as_str().len(),
+            Change::Complete(output) => output.as_str().len(),
+            Change::Fail(failure) => failure.message.len(),
+            Change::Park(reason) => reason.len(),
+        };
+        change + of(&self.state) + self.events.iter().map(|e| 64 + e.payload.as_str().len()).sum::<usize>()
+    }
+
+    /// The cursor after it.
+    pub fn next_cursor(&self) -> Ordinal {
+        self.cursor + self.events.len() as Ordinal
+    }
+}
+
+/// What a sender learns of its transition.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    /// It is durable.
+    Committed,
+    /// The row has moved on under another fence or cursor: nothing of it was written. Forget the run.
+    Superseded,
+    /// The database refused this transition, and no other: nothing of it was written; the holder still holds the run.
+    Refused(String),
+    /// Whether it is durable cannot be told yet. Forget the run: the next claim reads it as it is.
+    Unknown,
+}
+
+mod carried {
+    use super::JsonText;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+    use serde_json::value::RawValue;
+
+    pub(super) fn serialize<S: Serializer>(value: &Option<JsonText>, out: S) -> Result<S::Ok, S::Error> {
+        match value {
+            None => out.serialize_none(),
+            Some(text) => {
+                let raw: &RawValue = serde_json::from_str(text.as_str()).map_err(serde::ser::Error::custom)?;
+                raw.serialize(out)
+            }
+        }
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<JsonText>, D::Error> {
+        let raw = Box::<RawValue>::deserialize(from)?;
+        Ok(Some(JsonText::stored(raw.get().to_owned())))
+    }
+}

@@ -1,0 +1,165 @@
+//! The port: what the engine asks of a batch API.
+
+use super::line::{Line, Usage};
+use crate::domain::{CustomId, InvalidJson, JsonText};
+use crate::store::Identity;
+use bytes::Bytes;
+use chrono::{DateTime, Utc};
+use futures::future::BoxFuture;
+use futures::stream::BoxStream;
+use std::time::{Duration, Instant};
+
+/// What a provider's batch API can do, as data.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Capabilities {
+    /// The kind of provider, such as `anthropic`.
+    pub kind: &'static str,
+    /// Requests per batch at most.
+    pub max_requests: i32,
+    /// Bytes of a batch's body at most.
+    pub max_bytes: i64,
+    /// Whether a batch can be found again for certain by something we put on it. If not, it is found by time and count and
+    /// proved by its results.
+    pub certain_adoption: bool,
+}
+
+/// The body of a create call: its exact length, and its bytes as they are read from the database.
+pub struct Body {
+    /// In bytes.
+    pub length: u64,
+    /// The bytes, in order.
+    pub chunks: BoxStream<'static, Result<Bytes, std::io::Error>>,
+    /// Not one byte is sent after this, by the monotonic clock.
+    pub deadline: Instant,
+}
+
+/// What is known after a create call. There is no third try and no fourth outcome.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Sent {
+    /// The provider has it, under this id.
+    Created(String),
+    /// It does not have it.
+    NotCreated(RefusedCreate),
+    /// Nobody knows.
+    Ambiguous(String),
+}
+
+/// Why a batch was not created.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RefusedCreate {
+    /// For people.
+    pub why: String,
+    /// When the provider asked to be left alone for a while.
+    pub retry_after: Option<Duration>,
+    /// Trying again is of no use until somebody acts (a wrong key, a spending cap): the account is parked.
+    pub park: bool,
+}
+
+/// What a provider's reply to a question may lack.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ProviderError {
+    /// No reply, or a reply that asks to come again.
+    #[error("the provider gave no answer: {why}")]
+    Unavailable {
+        /// For people.
+        why: String,
+        /// When it asked to be left alone for a while.
+        retry_after: Option<Duration>,
+    },
+    /// It does not know the id; for a batch that it has created this passes.
+    #[error("the provider does not know this batch (yet)")]
+    NotFound,
+    /// The key is refused.
+    #[error("the provider refuses the key: {0}")]
+    Unauthorized(String),
+    /// A reply that cannot be read.
+    #[error("the provider's answer cannot be read: {0}")]
+    Unreadable(String),
+}
+
+/// One batch of a listing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ListedBatch {
+    /// The provider's id.
+    pub id: String,
+    /// When it was created, by the provider's clock.
+    pub created_at: Option<DateTime<Utc>>,
+    /// How many requests it has, if the listing tells.
+    pub requests: Option<i64>,
+}
+
+/// One page of a listing, newest first.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Listed {
+    /// The batches of this page that could be read.
+    pub batches: Vec<ListedBatch>,
+    /// Where the next page begins; `None` on the last.
+    pub next: Option<String>,
+}
+
+/// How far the provider is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum BatchState {
+    /// Not done.
+    InProgress,
+    /// Done: results can be read.
+    Ended,
+    /// A word that this version does not know; taken as not done.
+    Unknown(String),
+}
+
+/// A reply to a poll.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Polled {
+    /// How far it is.
+    pub state: BatchState,
+    /// How many requests it has.
+    pub requests: Option<i64>,
+    /// Where its results are.
+    pub results_url: Option<String>,
+}
+
+/// A stream of bytes from the provider.
+pub type Results = BoxStream<'static, Result<Bytes, ProviderError>>;
+
+/// A batch API.
+pub trait BatchProvider: Send + Sync + 'static {
+    /// What it can do.
+    fn capabilities(&self) -> &Capabilities;
+
+    /// The version of the API that requests are written for: part of their meaning.
+    fn api_version(&self) -> &str;
+
+    /// Who the provider says we are, and the newest batch it lists.
+    fn identify(&self) -> BoxFuture<'_, Result<Identity, ProviderError>>;
+
+    /// What stands before the first request, between two, and after the last.
+    fn frame(&self) -> (&'static str, &'static str, &'static str);
+
+    /// One request in the form it has in a body.
+    fn item(&self, id: CustomId, request: &str) -> String;
+
+    /// Sends a batch, once: without retries, redirects or second connections.
+    fn create(&self, body: Body) -> BoxFuture<'_, Sent>;
+
+    /// One page of the listing; `after` is the place that the page before it named.
+    fn list(&self, after: Option<&str>) -> BoxFuture<'_, Result<Listed, ProviderError>>;
+
+    /// Asks how far a batch is.
+    fn poll(&self, id: &str) -> BoxFuture<'_, Result<Polled, ProviderError>>;
+
+    /// Reads a batch's results.
+    fn results(&self, id: &str, url: Option<&str>) -> BoxFuture<'_, Result<Results, ProviderError>>;
+
+    /// Reads one line of them. Never fails: what cannot be read is unknown.
+    fn read_line(&self, line: &[u8]) -> Line;
+
+    /// The reply that a step gets, from a line that succeeded.
+    ///
+    /// # Errors
+    /// [`InvalidJson`] when the line holds no such reply.
+    fn reply(&self, line: &[u8]) -> Result<JsonText, InvalidJson>;
+
+    /// What a request cost, in nano-dollars; `None` is unknown.
+    fn cost(&self, model: &str, usage: &Usage) -> Option<i64>;
+}

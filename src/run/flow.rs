@@ -1,0 +1,163 @@
+//! The boundary between typed workflows and the engine: a workflow without its types, as a node runs it.
+//!
+//! Above it are Rust types and user code; below it are names, JSON texts and what is to be committed. Whoever holds a run
+//! *loads* it into a [`Live`] and *calls* its steps one by one; each call says what the step asked for as an [`Executed`]
+//! and changes nothing durable. Deliberately absent: timers, threads and databases. Timeouts, retries and the pool for
+//! blocking steps are the holder's business; the boundary only carries what was declared.
+
+use crate::domain::{Failure, Frame, InvalidJson, JsonText, NewEvent, NewWait, Ordinal, RunKey, StepPolicy};
+use futures::future::BoxFuture;
+use std::sync::Arc;
+
+/// What is known of a step without running it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StepInfo {
+    /// Its name: what the database knows it by.
+    pub name: &'static str,
+    /// The Rust type of its input.
+    pub input: &'static str,
+    /// Attempts, backoff, timeout, crash limit.
+    pub policy: StepPolicy,
+    /// Whether it blocks its thread, so that it belongs on the blocking pool.
+    pub blocking: bool,
+}
+
+/// What a workflow consists of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Manifest {
+    /// Its name.
+    pub workflow: &'static str,
+    /// Its version.
+    pub version: u32,
+    /// The step that a new run begins with.
+    pub entry: &'static str,
+    /// Its steps, sorted by name.
+    pub steps: Vec<StepInfo>,
+}
+
+impl Manifest {
+    /// The step of that name.
+    pub fn step(&self, name: &str) -> Option<&StepInfo> {
+        let place = self.steps.binary_search_by(|info| info.name.cmp(name)).ok()?;
+        self.steps.get(place)
+    }
+}
+
+/// A workflow without its types: what a node runs.
+pub trait Flow: Send + Sync + 'static {
+    /// Its name, its version and its steps.
+    fn manifest(&self) -> &Manifest;
+
+    /// Decodes a run, so that its steps can be called.
+    ///
+    /// # Errors
+    /// A [`Failure`] when input or state do not fit the workflow's types. It names no step: the holder knows which one
+    /// the run is at.
+    fn load(&self, image: Image) -> Result<Box<dyn Live>, Failure>;
+}
+
+/// What the database holds of a run, as far as its steps need it.
+#[derive(Debug, Clone)]
+pub struct Image {
+    /// The key inside the database.
+    pub run: RunKey,
+    /// The name its caller gave it.
+    pub run_id: Arc<str>,
+    /// The input.
+    pub input: JsonText,
+    /// The state; `None` as long as no step has changed it.
+    pub state: Option<JsonText>,
+}
+
+/// A loaded run: input and state are decoded.
+///
+/// It keeps the typed state between calls. A holder calls again only after what the last call asked for is durable, or
+/// after an outcome other than [`Outcome::Done`]: then the state of the last durable commit is decoded again first. A call
+/// whose future was dropped counts as such an outcome.
+pub trait Live: Send {
+    /// Runs the user code of one step. `cursor` is the ordinal that its first recorded event will get. Never panics:
+    /// a panic of the step is an outcome.
+    fn call<'a>(&'a mut self, step: &'a str, arg: Option<JsonText>, cursor: Ordinal) -> BoxFuture<'a, Executed>;
+
+    /// What is left of a call that the holder dropped because its time was over.
+    fn timed_out(&mut self) -> Executed;
+}
+
+/// What came of one call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Executed {
+    /// How it ended.
+    pub outcome: Outcome,
+    /// The state, if the step changed it.
+    pub state: Option<JsonText>,
+    /// What the step recorded, in order.
+    pub records: Vec<NewEvent>,
+}
+
+impl Executed {
+    /// An ending without a new state and without records.
+    pub fn bare(outcome: Outcome) -> Self {
+        Self { outcome, state: None, records: Vec::new() }
+    }
+}
+
+/// How a call ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// The step returned what comes next.
+    Done(Act),
+    /// The step returned an error.
+    Error {
+        /// For people.
+        message: String,
+        /// Whether the step's policy is to be passed over: the run fails now.
+        fatal: bool,
+    },
+    /// The step panicked, with this text.
+    Panic(String),
+    /// A value does not fit the type that the step expects, or cannot be written as JSON.
+    Undecodable(String),
+    /// What the step returned breaks a limit.
+    Limit(String),
+    /// It ran longer than its timeout, and the holder gave it up.
+    TimedOut,
+}
+
+impl From<InvalidJson> for Outcome {
+    fn from(why: InvalidJson) -> Self {
+        match why {
+            InvalidJson::Malformed { .. } => Self::Undecodable(why.to_string()),
+            InvalidJson::TooLarge { .. } | InvalidJson::TooDeep { .. } => Self::Limit(why.to_string()),
+        }
+    }
+}
+
+/// What a step asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Act {
+    /// Go on with another step.
+    Goto {
+        /// Which.
+        step: &'static str,
+        /// Its input.
+        arg: Option<JsonText>,
+    },
+    /// Run another step, and whatever it leads to, and continue with the result.
+    Call {
+        /// Which.
+        step: &'static str,
+        /// Its input.
+        arg: Option<JsonText>,
+        /// Who takes the result.
+        then: Frame,
+    },
+    /// Give the innermost caller this result; without a caller, end the run with it.
+    Finish(JsonText),
+    /// Wait, and continue with the answer.
+    Suspend {
+        /// For what.
+        wait: NewWait,
+        /// Who takes the answer.
+        then: Frame,
+    },
+}

@@ -1,0 +1,44 @@
+//! What authors of runs write against, and what turns it into transitions.
+//!
+//! - [`Workflow`] is a workflow, its types and its [`Step`]s; [`Run`] is the run as a step sees it; [`Next`] is what a step
+//!   returns; [`ModelRequest`] and [`Reply`] are what a model is asked and answers.
+//! - [`flow`] is the boundary below which there are no types; [`TypedFlow`] is how a typed workflow gets there.
+//! - `trampoline` leads from what a step asked for to the transition that is committed; it is pure.
+//! - [`Rehearsal`] runs a whole workflow in memory, with scripted answers.
+//!
+//! Deliberately absent: tokio, sqlx and ractor. Whatever runs user code or waits lives elsewhere.
+
+mod error;
+pub mod flow;
+mod model;
+mod next;
+mod record;
+mod rehearsal;
+mod reply;
+#[allow(clippy::module_inception)] // the word for it
+mod run;
+pub(crate) mod trampoline;
+mod typed;
+mod workflow;
+
+pub use error::{Result, StepError};
+pub use model::ModelRequest;
+pub use next::{Carrying, Next, Suspend};
+pub use record::RecordError;
+pub use rehearsal::{Answer, Ask, Rehearsal};
+pub use reply::{Reply, ToolUse, Usage};
+pub use run::Run;
+pub use typed::TypedFlow;
+pub use workflow::{Data, Step, StepEntry, StepFuture, StepReturn, Steps, Workflow};
+
+/// What the code written by `#[workflow]` names, and nobody else.
+#[doc(hidden)]
+pub mod private {
+    pub use crate::domain::{Backoff, StepPolicy};
+    pub use std::time::Duration;
+
+    /// Checks the name of a workflow while it is compiled.
+    pub const fn check_name(name: &str) {
+        assert!(!name.is_empty() && name.len() <= crate::domain::limits::NAME_BYTES, "a name has 1 to 128 bytes");
+    }
+}

@@ -1,0 +1,153 @@
+//! A typed workflow behind the erased boundary.
+
+use super::flow::{Act, Executed, Flow, Image, Live, Manifest, Outcome};
+use super::run::Run;
+use super::workflow::{Step, StepEntry, Workflow};
+use crate::domain::limits::STATE_BYTES;
+use crate::domain::{Failure, FailureCode, JsonText, Ordinal};
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use serde::de::DeserializeOwned;
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+/// A typed workflow as a node runs it.
+pub struct TypedFlow<W: Workflow> {
+    app: Arc<W>,
+    manifest: Manifest,
+    table: Arc<[StepEntry<W>]>,
+}
+
+impl<W: Workflow> TypedFlow<W> {
+    /// The flow of a workflow; `app` is what its steps find in `run.app`.
+    pub fn new(app: W) -> Self {
+        let mut table = W::table();
+        table.sort_by_key(|entry| entry.info.name);
+        let steps = table.iter().map(|entry| entry.info.clone()).collect();
+        let manifest = Manifest { workflow: W::NAME, version: W::VERSION, entry: W::Entry::NAME, steps };
+        Self { app: Arc::new(app), manifest, table: table.into() }
+    }
+
+    fn decode(&self, image: Image) -> Result<Loaded<W>, String> {
+        let (app, table) = (self.app.clone(), self.table.clone());
+        let input = Arc::new(decode::<W::Input>(&image.input, "the input")?);
+        let (state, written) = restore::<W>(image.state.as_ref())?;
+        let run = Run::loaded(app.clone(), input.clone(), state, image.run_id, image.run);
+        Ok(Loaded { app, input, table, run, durable: image.state, written, trusted: true })
+    }
+}
+
+impl<W: Workflow> Flow for TypedFlow<W> {
+    fn manifest(&self) -> &Manifest {
+        &self.manifest
+    }
+
+    fn load(&self, image: Image) -> Result<Box<dyn Live>, Failure> {
+        // User code decodes: it may panic.
+        match catch_unwind(AssertUnwindSafe(|| self.decode(image))) {
+            Ok(Ok(loaded)) => Ok(Box::new(loaded)),
+            Ok(Err(why)) => Err(Failure::new(FailureCode::Undecodable, "", why)),
+            Err(panic) => Err(Failure::new(FailureCode::StepPanic, "", panic_text(panic.as_ref()))),
+        }
+    }
+}
+
+struct Loaded<W: Workflow> {
+    app: Arc<W>,
+    input: Arc<W::Input>,
+    table: Arc<[StepEntry<W>]>,
+    run: Run<W>,
+    /// The state as the database holds it.
+    durable: Option<JsonText>,
+    /// The state as it was written before the step ran: what a change is measured against. It may differ from `durable`
+    /// in the order of a map's keys or by a field that is new, which is no reason to store it again.
+    written: JsonText,
+    /// Whether the typed state is that of the last commit. Not so from a step's start to its good end.
+    trusted: bool,
+}
+
+impl<W: Workflow> Live for Loaded<W> {
+    fn call<'a>(&'a mut self, step: &'a str, arg: Option<JsonText>, cursor: Ordinal) -> BoxFuture<'a, Executed> {
+        async move {
+            let (outcome, state) = match AssertUnwindSafe(self.bounce(step, arg, cursor)).catch_unwind().await {
+                Ok(Ok((act, state))) => (Outcome::Done(act), state),
+                Ok(Err(outcome)) => (outcome, None),
+                Err(panic) => (Outcome::Panic(panic_text(panic.as_ref())), None),
+            };
+            Executed { outcome, state, records: self.run.recorded() }
+        }
+        .boxed()
+    }
+
+    fn timed_out(&mut self) -> Executed {
+        Executed { outcome: Outcome::TimedOut, state: None, records: self.run.recorded() }
+    }
+}
+
+impl<W: Workflow> Loaded<W> {
+    /// One step: its act, and the state if that changed.
+    async fn bounce(
+        &mut self,
+        step: &str,
+        arg: Option<JsonText>,
+        cursor: Ordinal,
+    ) -> Result<(Act, Option<JsonText>), Outcome> {
+        self.run.record_from(cursor);
+        let Ok(place) = self.table.binary_search_by(|entry| entry.info.name.cmp(step)) else {
+            return Err(Outcome::Undecodable(format!("workflow `{}` has no step `{step}`", W::NAME)));
+        };
+        let call = self.table[place].call;
+        self.begin()?;
+        let act = call(&mut self.run, arg).await?;
+        let state = self.changed()?;
+        self.trusted = true;
+        Ok((act, state))
+    }
+
+    /// Hands the step what the last commit left, whatever an earlier step did to it.
+    fn begin(&mut self) -> Result<(), Outcome> {
+        if !self.trusted {
+            (self.run.state, self.written) = restore::<W>(self.durable.as_ref()).map_err(Outcome::Undecodable)?;
+        }
+        self.trusted = false;
+        self.run.app = self.app.clone();
+        self.run.input = self.input.clone();
+        Ok(())
+    }
+
+    fn changed(&mut self) -> Result<Option<JsonText>, Outcome> {
+        let now = write_state(&self.run.state).map_err(Outcome::from)?;
+        if now == self.written {
+            return Ok(None);
+        }
+        self.written = now.clone();
+        self.durable = Some(now.clone());
+        Ok(Some(now))
+    }
+}
+
+/// The state of the last commit, and how it is written.
+fn restore<W: Workflow>(durable: Option<&JsonText>) -> Result<(W::State, JsonText), String> {
+    let state = match durable {
+        None => W::State::default(),
+        Some(text) => decode(text, "the state")?,
+    };
+    let written = write_state(&state).map_err(|why| why.to_string())?;
+    Ok((state, written))
+}
+
+fn write_state<T: serde::Serialize>(state: &T) -> Result<JsonText, crate::domain::InvalidJson> {
+    JsonText::of(state, "the state", STATE_BYTES)
+}
+
+fn decode<T: DeserializeOwned>(text: &JsonText, what: &str) -> Result<T, String> {
+    text.read().map_err(|why| format!("{what} does not fit `{}`: {why}", std::any::type_name::<T>()))
+}
+
+fn panic_text(panic: &(dyn Any + Send)) -> String {
+    if let Some(text) = panic.downcast_ref::<&str>() {
+        return (*text).to_owned();
+    }
+    panic.downcast_ref::<String>().cloned().unwrap_or_else(|| "a panic that is no text".to_owned())
+}

@@ -1,0 +1,175 @@
+//! What a workflow is: its types, and its steps.
+
+use super::error::{Result, StepError};
+use super::flow::{Act, Outcome, StepInfo};
+use super::next::Next;
+use super::run::Run;
+use crate::domain::{JsonText, StepPolicy};
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+/// What is kept of a run: anything that serde can write as JSON and read back.
+pub trait Data: Serialize + DeserializeOwned + Send + 'static {}
+
+impl<T: Serialize + DeserializeOwned + Send + 'static> Data for T {}
+
+/// A workflow: what one kind of run takes in, remembers, does and gives.
+///
+/// The type that implements it holds what steps need from the service around them (clients, settings): steps find it in
+/// `run.app`. The steps are written beside the implementation, in one inline module under
+/// [`#[workflow]`](macro@crate::workflow): async functions of the run and at most one input, each of which ends by
+/// returning a [`Next`]. Between two steps everything that matters is on disk, so any node can go on.
+///
+/// ```
+/// use longhaul::{Next, Rehearsal, Reply, Result, Run, Workflow, workflow};
+///
+/// pub struct Greetings;
+///
+/// #[workflow]
+/// mod greetings {
+///     use super::*;
+///
+///     impl Workflow for Greetings {
+///         const NAME: &'static str = "greetings";
+///         const VERSION: u32 = 1;
+///         type Input = String;
+///         type State = ();
+///         type Output = String;
+///         type Entry = step::ask;
+///     }
+///
+///     #[step(attempts = 3, backoff = "1s..1m", timeout = "30s")]
+///     async fn ask(run: &mut Run<Greetings>) -> Result<Next<Greetings>> {
+///         let content = format!("Greet {} in one line.", run.input);
+///         let request = serde_json::json!({
+///             "model": "claude-haiku-4-5", "max_tokens": 50,
+///             "messages": [{"role": "user", "content": content}],
+///         });
+///         Ok(run.model("claude", request).then(step::answered))
+///     }
+///
+///     #[step]
+///     async fn answered(_: &mut Run<Greetings>, reply: Reply) -> Result<Next<Greetings>> {
+///         Ok(Next::finish(reply.text()))
+///     }
+/// }
+///
+/// # fn main() {
+/// let mut rehearsal = Rehearsal::new(Greetings).answer(|_| Reply::of_text("Good day, Ada."));
+/// let greeting = futures::executor::block_on(rehearsal.run("ada", "Ada".to_owned())).unwrap();
+/// assert_eq!(greeting, "Good day, Ada.");
+/// # }
+/// ```
+///
+/// # Steps
+/// A step runs at least once, and never again after what it returned is committed. State that it changed before it failed
+/// is forgotten. `#[step(..)]` declares how it runs: `attempts` (1) counts executions that may end with an error,
+/// `backoff` (`"1s..1m"`) is what is waited between them, doubling; `timeout` (none) limits one execution; `crash_limit` (3)
+/// is how often its process may die under it; `blocking` moves it off the async threads. A panic ends the run at once.
+pub trait Workflow: Steps + Send + Sync + Sized + 'static {
+    /// Its name: what enqueued runs are stored under. At most 128 bytes.
+    const NAME: &'static str;
+    /// Its version. A run belongs to the version it was enqueued with; raise it when the steps of runs in flight would no
+    /// longer fit.
+    const VERSION: u32;
+    /// What a run is given. Stored once, never rewritten.
+    type Input: Data + Sync;
+    /// What a run remembers: small, and written again whenever a step has changed it. Its default is where a run begins,
+    /// and must be the same each time.
+    type State: Data + Default;
+    /// What a run gives.
+    type Output: Data;
+    /// The step that a run begins with.
+    type Entry: Step<Self, Input = (), Output = Self::Output>;
+}
+
+/// The steps of a workflow. Written by [`#[workflow]`](macro@crate::workflow).
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` has no steps",
+    label = "its `impl Workflow` belongs inside a `#[workflow]` module, beside its steps"
+)]
+pub trait Steps: Sized {
+    /// All of them.
+    fn table() -> Vec<StepEntry<Self>>
+    where
+        Self: Workflow;
+}
+
+/// The future of a step.
+pub type StepFuture<'a, W, O> = BoxFuture<'a, Result<Next<W, O>>>;
+
+/// A step of the workflow `W`, as a value: what `then` and `goto` take. Written by
+/// [`#[workflow]`](macro@crate::workflow), in the module `step`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a step of `{W}`",
+    label = "expected `step::name` of a function under `#[step]` in the module of `{W}`"
+)]
+pub trait Step<W: Workflow>: Copy + Send + Sync + 'static {
+    /// What it takes beside the run.
+    type Input: Data;
+    /// What it, or whatever it leads to, ends with.
+    type Output: Data;
+    /// Its name.
+    const NAME: &'static str;
+    /// Attempts, backoff, timeout, crash limit.
+    const POLICY: StepPolicy;
+    /// Whether it blocks its thread.
+    const BLOCKING: bool;
+
+    /// Calls the function.
+    fn call<'a>(run: &'a mut Run<W>, input: Self::Input) -> StepFuture<'a, W, Self::Output>;
+}
+
+/// What a step may return.
+#[diagnostic::on_unimplemented(
+    message = "a step returns `longhaul::Result<Next<..>>`, not `{Self}`",
+    label = "should be `Result<Next<W>>` or `Result<Next<W, Output>>`"
+)]
+pub trait StepReturn {
+    /// What it, or whatever it leads to, ends with.
+    type Output;
+}
+
+impl<W: Workflow, O> StepReturn for std::result::Result<Next<W, O>, StepError> {
+    type Output = O;
+}
+
+type Call<W> = for<'a> fn(&'a mut Run<W>, Option<JsonText>) -> BoxFuture<'a, std::result::Result<Act, Outcome>>;
+
+/// A row of a workflow's table of steps.
+pub struct StepEntry<W: Workflow> {
+    pub(super) info: StepInfo,
+    pub(super) call: Call<W>,
+}
+
+impl<W: Workflow> StepEntry<W> {
+    /// The row of a step.
+    pub fn of<S: Step<W>>(step: S) -> Self {
+        let _ = step;
+        let input = std::any::type_name::<S::Input>();
+        Self {
+            info: StepInfo { name: S::NAME, input, policy: S::POLICY, blocking: S::BLOCKING },
+            call: call_untyped::<W, S>,
+        }
+    }
+}
+
+/// Decodes the input, calls the step, and takes the types off what it returns.
+fn call_untyped<W: Workflow, S: Step<W>>(
+    run: &mut Run<W>,
+    arg: Option<JsonText>,
+) -> BoxFuture<'_, std::result::Result<Act, Outcome>> {
+    async move {
+        let input = arg.unwrap_or_else(JsonText::null).read::<S::Input>().map_err(|why| {
+            let wanted = std::any::type_name::<S::Input>();
+            Outcome::Undecodable(format!("the input does not fit `{wanted}`: {why}"))
+        })?;
+        match S::call(run, input).await {
+            Ok(next) => next.into_act(),
+            Err(error) => Err(Outcome::Error { message: error.message().to_owned(), fatal: error.is_fatal() }),
+        }
+    }
+    .boxed()
+}

@@ -1,0 +1,269 @@
+//! Claiming runs by demand: what is due, workflow by workflow in turn, cut by count and bytes. The claim writes the first
+//! `step.started`, and `model.applied` where an answer is taken up.
+
+use super::connect::{Database, within};
+use super::error::StoreError;
+use crate::domain::{Fence, Frame, JsonText, NodeId, Ordinal, RunKey};
+use sqlx::PgConnection;
+use sqlx::types::chrono::{DateTime, Utc};
+
+/// Where in the queue of one workflow to begin: everything up to there was claimed a moment ago.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Floor {
+    /// The workflow's key.
+    pub workflow: i32,
+    ready_at: DateTime<Utc>,
+    run: i64,
+}
+
+impl Floor {
+    /// The head of the queue.
+    pub(crate) fn head(workflow: i32) -> Self {
+        Self { workflow, ready_at: DateTime::<Utc>::MIN_UTC, run: 0 }
+    }
+
+    /// The later of two floors of one queue.
+    pub(crate) fn max(self, other: Self) -> Self {
+        if (self.ready_at, self.run) >= (other.ready_at, other.run) { self } else { other }
+    }
+}
+
+/// A run that was claimed, as the database holds it.
+#[derive(Debug)]
+pub(crate) struct Claimed {
+    pub run: RunKey,
+    pub run_id: String,
+    pub workflow: i32,
+    pub fence: Fence,
+    /// The cursor after the claim's own events.
+    pub cursor: Ordinal,
+    pub step: String,
+    pub arg: Option<JsonText>,
+    pub stack: Vec<Frame>,
+    pub state: Option<JsonText>,
+    pub starts: u32,
+    pub errors: u32,
+    pub input: JsonText,
+    /// The answer that the step takes: the provider's name, and its line.
+    pub answer: Option<(String, Vec<u8>)>,
+    /// Whether the step takes an answer at all.
+    pub waited: bool,
+    /// The queue's floor after this row.
+    pub floor: Floor,
+}
+
+/// How much a claim may take.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Demand {
+    /// Runs at most.
+    pub runs: i64,
+    /// Bytes of input and state at most; the first run is taken whatever its size.
+    pub bytes: i64,
+}
+
+/// Claims for a living node. A row that does not read back is left out here: its fence is not held, so that it is released
+/// and shown by the audit, and never holds up its neighbours.
+pub(super) async fn claim(
+    conn: &mut PgConnection,
+    node: NodeId,
+    floors: &[Floor],
+    demand: Demand,
+) -> Result<Vec<Claimed>, StoreError> {
+    let workflow: Vec<i32> = floors.iter().map(|f| f.workflow).collect();
+    let since: Vec<Option<DateTime<Utc>>> =
+        floors.iter().map(|f| (f.ready_at != DateTime::<Utc>::MIN_UTC).then_some(f.ready_at)).collect();
+    let since_run: Vec<i64> = floors.iter().map(|f| f.run).collect();
+    let rows = sqlx::query!(
+        r#"
+with pick as materialized (
+    select p.* from unnest($2::int[], $3::timestamptz[], $4::bigint[]) as f (workflow, ready_at, run)
+    cross join lateral (
+        select r.id, r.wait, r.workflow, r.ready_at, r.input_bytes + r.state_bytes as bytes
+        from longhaul.runs r
+        where r.workflow = f.workflow and r.ready_at is not null and r.ready_at <= longhaul.now()
+            and (r.ready_at, r.id) > (coalesce(f.ready_at, '-infinity'), f.run)
+        order by r.workflow, r.ready_at, r.id limit $5 for update skip locked
+    ) p
+    -- A node that was declared dead claims nothing.
+    where exists (select from longhaul.nodes n where n.id = $1 and n.dead_at is null)
+),
+-- One of each workflow in turn.
+turn as (
+    select id, wait, ready_at, bytes, row_number() over (partition by workflow order by ready_at, id) as turn, workflow
+    from pick
+),
+chosen as materialized (
+    select id, wait, ready_at from (
+        select id, wait, ready_at, row_number() over (order by turn, workflow) as place,
+            sum(bytes) over (order by turn, workflow) as total
+        from turn
+    ) t
+    where place <= $5 and (place = 1 or total <= $6)
+    order by id
+),
+applied as (
+    update longhaul.waits w set status = 5
+    from chosen c where w.run = c.id and w.ordinal = c.wait and w.status = 4
+    returning w.run, w.ordinal
+),
+claimed as (
+    update longhaul.runs r set
+        status = 2, owner = $1, fence = r.fence + 1, ready_at = null, starts = r.starts + 1,
+        cursor = r.cursor + 1 + (a.run is not null)::int
+    from chosen c left join applied a on a.run = c.id
+    where r.id = c.id
+    returning r.id, r.fence, r.cursor, r.workflow, r.run_id, r.step, r.arg, r.stack, r.state, r.starts, r.errors, r.wait,
+        c.ready_at, a.ordinal as applied
+),
+told as (
+    insert into longhaul.events (run, ordinal, nonce, type, payload)
+    select id, cursor - 2, longhaul.nonce(), 33, json_build_object('wait', applied) from claimed where applied is not null
+    union all
+    select id, cursor - 1, longhaul.nonce(), 20, json_build_object('step', step, 'attempt', errors + starts) from claimed
+)
+select c.id as "id!", c.fence as "fence!", c.cursor as "cursor!", c.workflow as "workflow!", c.run_id as "run_id!",
+    c.step as "step!", c.arg::text as arg, c.stack::text as stack, c.state::text as state, c.starts as "starts!",
+    c.errors as "errors!", i.body::text as "input!", b.line as "line?", w.provider as "provider?", c.wait, c.ready_at as "ready_at!"
+from claimed c
+    join longhaul.inputs i on i.run = c.id
+    left join longhaul.waits w on w.run = c.id and w.ordinal = c.wait
+    left join longhaul.batch_items b on b.batch = w.batch and b.item = w.item and b.status = 3
+"#,
+        node.0,
+        &workflow,
+        &since as _,
+        &since_run,
+        demand.runs,
+        demand.bytes as _,
+    )
+    .fetch_all(conn)
+    .await?;
+    let mut claimed = Vec::with_capacity(rows.len());
+    for row in rows {
+        let stack = match row.stack.as_deref().map(serde_json::from_str::<Vec<Frame>>) {
+            None => Vec::new(),
+            Some(Ok(stack)) => stack,
+            Some(Err(error)) => {
+                tracing::error!(run = row.id, %error, "the stored stack of a run cannot be read");
+                continue;
+            }
+        };
+        claimed.push(Claimed {
+            run: RunKey(row.id),
+            run_id: row.run_id,
+            workflow: row.workflow,
+            fence: Fence(row.fence),
+            cursor: row.cursor,
+            step: row.step,
+            arg: row.arg.map(JsonText::stored),
+            stack,
+            state: row.state.map(JsonText::stored),
+            starts: row.starts.max(0) as u32,
+            errors: row.errors.max(0) as u32,
+            input: JsonText::stored(row.input),
+            answer: row.provider.zip(row.line),
+            waited: row.wait.is_some(),
+            floor: Floor { workflow: row.workflow, ready_at: row.ready_at, run: row.id },
+        });
+    }
+    Ok(claimed)
+}
+
+/// Releases the rows that carry this node's id and a fence that no live task of it holds. Answers how many.
+pub(super) async fn release_unheld(
+    conn: &mut PgConnection,
+    node: NodeId,
+    held: &[(RunKey, Fence)],
+) -> Result<u64, StoreError> {
+    let run: Vec<i64> = held.iter().map(|h| h.0.0).collect();
+    let fence: Vec<i64> = held.iter().map(|h| h.1.0).collect();
+    let done = sqlx::query!(
+        r#"
+with mine as materialized (
+    select r.id from longhaul.runs r
+    where r.owner = $1
+        and not exists (
+            select from unnest($2::bigint[], $3::bigint[]) as h (run, fence) where h.run = r.id and h.fence = r.fence
+        )
+    order by r.id for update
+)
+update longhaul.runs r set status = 1, owner = null, fence = r.fence + 1, ready_at = longhaul.now()
+from mine m where r.id = m.id
+"#,
+        node.0,
+        &run,
+        &fence
+    )
+    .execute(conn)
+    .await?;
+    Ok(done.rows_affected())
+}
+
+/// Takes back a start that never reached user code (the node is stopping): the run is runnable again, and it is not counted.
+pub(super) async fn hand_back(conn: &mut PgConnection, held: &[(RunKey, Fence)]) -> Result<u64, StoreError> {
+    let run: Vec<i64> = held.iter().map(|h| h.0.0).collect();
+    let fence: Vec<i64> = held.iter().map(|h| h.1.0).collect();
+    let done = sqlx::query!(
+        r#"
+with mine as materialized (
+    select r.id from unnest($1::bigint[], $2::bigint[]) as h (run, fence)
+    join longhaul.runs r on r.id = h.run and r.fence = h.fence and r.status = 2
+    order by r.id for update of r
+)
+update longhaul.runs r set status = 1, owner = null, fence = r.fence + 1, ready_at = longhaul.now(),
+    starts = greatest(r.starts - 1, 0)
+from mine m where r.id = m.id
+"#,
+        &run,
+        &fence
+    )
+    .execute(conn)
+    .await?;
+    Ok(done.rows_affected())
+}
+
+/// The connection that claims and releases runs.
+pub(crate) struct Claimer {
+    database: Database,
+    node: NodeId,
+    conn: Option<PgConnection>,
+}
+
+impl Claimer {
+    pub(crate) fn new(database: Database, node: NodeId) -> Self {
+        Self { database, node, conn: None }
+    }
+
+    /// Claims what is due. After an error the answer may have been lost: what the node does not hold has to be released.
+    pub(crate) async fn claim(&mut self, floors: &[Floor], demand: Demand) -> Result<Vec<Claimed>, StoreError> {
+        let node = self.node;
+        self.with(async |conn| claim(conn, node, floors, demand).await).await
+    }
+
+    /// Releases what carries this node's id and is not among `held`.
+    pub(crate) async fn release_unheld(&mut self, held: &[(RunKey, Fence)]) -> Result<u64, StoreError> {
+        let node = self.node;
+        self.with(async |conn| release_unheld(conn, node, held).await).await
+    }
+
+    /// Gives back claims whose user code never began.
+    pub(crate) async fn hand_back(&mut self, held: &[(RunKey, Fence)]) -> Result<u64, StoreError> {
+        self.with(async |conn| hand_back(conn, held).await).await
+    }
+
+    async fn with<T>(
+        &mut self,
+        work: impl AsyncFnOnce(&mut PgConnection) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        // Taken out while in use: a future that is dropped, or a deadline that passes, leaves no connection in doubt.
+        let mut conn = match self.conn.take() {
+            Some(conn) => conn,
+            None => self.database.connect_hot().await?.0,
+        };
+        let result = within(work(&mut conn)).await;
+        if !matches!(&result, Err(error) if error.is_connection()) {
+            self.conn = Some(conn);
+        }
+        result
+    }
+}

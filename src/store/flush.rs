@@ -1,0 +1,323 @@
+//! The group commit's statement: N owned transitions of N runs, each compared and set by fence and cursor.
+//!
+//! One CTE joins the items to their rows by id, checks and locks them in id order and carries the items along; everything
+//! else reads that CTE, so a transition is in as a whole or not at all, and no row is written twice.
+
+use super::codec::Code;
+use super::error::StoreError;
+use crate::domain::event::Cause;
+use crate::domain::{Change, NewEvent, Position, RunStatus, Transition};
+use sqlx::PgConnection;
+
+/// The columns of a flush: one entry per transition, in the order of run keys.
+#[derive(Default)]
+struct Columns<'a> {
+    run: Vec<i64>,
+    fence: Vec<i64>,
+    cursor: Vec<i32>,
+    status: Vec<i16>,
+    events: Vec<i32>,
+    step: Vec<Option<&'a str>>,
+    arg: Vec<Option<&'a str>>,
+    stack: Vec<Option<String>>,
+    state: Vec<Option<&'a str>>,
+    delay_ms: Vec<Option<i64>>,
+    starts: Vec<i16>,
+    errors: Vec<i16>,
+    reason: Vec<Option<&'a str>>,
+    body: Vec<Option<&'a str>>,
+    error: Vec<Option<String>>,
+    provider: Vec<Option<&'a str>>,
+    wait_kind: Vec<Option<i16>>,
+    first: Slot<'a>,
+    last: Slot<'a>,
+    extra: Extras<'a>,
+}
+
+/// One of the two events that nearly every transition has.
+#[derive(Default)]
+struct Slot<'a> {
+    kind: Vec<Option<i16>>,
+    nonce: Vec<Option<i64>>,
+    payload: Vec<Option<&'a str>>,
+}
+
+/// The events before those two.
+#[derive(Default)]
+struct Extras<'a> {
+    run: Vec<i64>,
+    ordinal: Vec<i32>,
+    nonce: Vec<i64>,
+    kind: Vec<i16>,
+    cause_run: Vec<Option<i64>>,
+    cause_ordinal: Vec<Option<i32>>,
+    cause_nonce: Vec<Option<i64>>,
+    payload: Vec<&'a str>,
+}
+
+impl<'a> Slot<'a> {
+    fn push(&mut self, event: Option<&'a NewEvent>) {
+        self.kind.push(event.map(|e| e.kind.code()));
+        self.nonce.push(event.map(|e| e.nonce));
+        self.payload.push(event.map(|e| e.payload.as_str()));
+    }
+}
+
+impl<'a> Columns<'a> {
+    fn of(transitions: &'a [Transition]) -> Result<Self, StoreError> {
+        let mut columns = Self::default();
+        for transition in transitions {
+            columns.push(transition)?;
+        }
+        Ok(columns)
+    }
+
+    fn push(&mut self, t: &'a Transition) -> Result<(), StoreError> {
+        self.run.push(t.run.0);
+        self.fence.push(t.fence.0);
+        self.cursor.push(t.cursor);
+        self.events.push(t.events.len() as i32);
+        self.state.push(t.state.as_ref().map(|s| s.as_str()));
+        self.push_events(t);
+        self.push_change(&t.change)
+    }
+
+    fn push_events(&mut self, t: &'a Transition) {
+        let n = t.events.len();
+        // An event with a cause of its own always travels among the extras, as do all before it.
+        let plain = t.events.iter().rev().take_while(|e| e.cause == Cause::Previous).count();
+        let slots = plain.min(2);
+        self.last.push((slots >= 1).then(|| &t.events[n - 1]));
+        self.first.push((slots >= 2).then(|| &t.events[n - 2]));
+        for (k, event) in t.events[..n - slots].iter().enumerate() {
+            let cause = match event.cause {
+                Cause::Previous => None,
+                Cause::Event(id) => Some(id),
+            };
+            self.extra.run.push(t.run.0);
+            self.extra.ordinal.push(t.cursor + k as i32);
+            self.extra.nonce.push(event.nonce);
+            self.extra.kind.push(event.kind.code());
+            self.extra.cause_run.push(cause.map(|c| c.run.0));
+            self.extra.cause_ordinal.push(cause.map(|c| c.ordinal));
+            self.extra.cause_nonce.push(cause.map(|c| c.nonce));
+            self.extra.payload.push(event.payload.as_str());
+        }
+    }
+
+    fn push_change(&mut self, change: &'a Change) -> Result<(), StoreError> {
+        let (mut status, mut position, mut delay, mut starts, mut errors) = (RunStatus::Owned, None, None, 0, 0);
+        let (mut reason, mut body, mut error, mut wait) = (None, None, None, None);
+        match change {
+            Change::Continue(next) => (position, starts) = (Some(next), 1),
+            Change::Release { position: next, delay: after, errors: failed } => {
+                status = RunStatus::Runnable;
+                delay = Some(i64::try_from(after.as_millis()).unwrap_or(i64::MAX));
+                errors = i16::try_from(*failed).unwrap_or(i16::MAX);
+                // A failed attempt stays where it is: the stored argument and the answered wait serve again.
+                position = (*failed == 0).then_some(next);
+            }
+            Change::Suspend { position: next, wait: new } => {
+                status = RunStatus::Waiting;
+                position = Some(next);
+                wait = Some(new);
+            }
+            Change::Complete(output) => (status, body) = (RunStatus::Completed, Some(output.as_str())),
+            Change::Fail(failure) => {
+                status = RunStatus::Failed;
+                error = Some(serde_json::to_string(failure).map_err(|e| StoreError::Corrupt(e.to_string()))?);
+            }
+            Change::Park(why) => (status, reason) = (RunStatus::Parked, Some(why.as_str())),
+        }
+        self.status.push(status.code());
+        self.delay_ms.push(delay);
+        self.starts.push(starts);
+        self.errors.push(errors);
+        self.reason.push(reason);
+        self.provider.push(wait.map(|w| w.provider.as_str()));
+        self.wait_kind.push(wait.map(|w| w.kind.code()));
+        self.body.push(body.or(wait.map(|w| w.request.as_str())));
+        self.error.push(error);
+        self.push_position(position)
+    }
+
+    fn push_position(&mut self, position: Option<&'a Position>) -> Result<(), StoreError> {
+        self.step.push(position.map(|p| p.step.as_str()));
+        self.arg.push(position.and_then(|p| p.arg.as_ref()).map(|a| a.as_str()));
+        let stack = match position {
+            Some(p) if !p.stack.is_empty() => {
+                Some(serde_json::to_string(&p.stack).map_err(|e| StoreError::Corrupt(e.to_string()))?)
+            }
+            _ => None,
+        };
+        self.stack.push(stack);
+        Ok(())
+    }
+}
+
+/// Writes transitions of different runs, sorted by run key, in one statement. Answers, for each, whether it is in.
+pub(super) async fn flush(conn: &mut PgConnection, transitions: &[Transition]) -> Result<Vec<bool>, StoreError> {
+    debug_assert!(transitions.is_sorted_by(|a, b| a.run < b.run), "one transition per run, in key order");
+    let c = Columns::of(transitions)?;
+    let written = sqlx::query_scalar!(
+        r#"
+with item as materialized (
+    select * from unnest(
+        $1::bigint[], $2::bigint[], $3::int[], $4::smallint[], $5::int[], $6::text[], $7::text[], $8::text[],
+        $9::text[], $10::bigint[], $11::smallint[], $12::smallint[], $13::text[], $14::text[], $15::text[],
+        $16::text[], $17::smallint[], $18::smallint[], $19::bigint[], $20::text[], $21::smallint[], $22::bigint[],
+        $23::text[]
+    ) as i (run, fence, cursor, status, events, step, arg, stack, state, delay_ms, starts, errors, reason, body, error,
+            provider, wait_kind, first_type, first_nonce, first_payload, last_type, last_nonce, last_payload)
+    order by run
+),
+-- Fence and cursor are checked again on the newest version of the row, once its lock is held.
+locked as materialized (
+    select i.* from item i cross join lateral (
+        select from longhaul.runs r where r.id = i.run and r.fence = i.fence and r.cursor = i.cursor for update
+    ) r
+),
+moved as (
+    update longhaul.runs r set
+        cursor = r.cursor + l.events,
+        status = l.status,
+        owner = case when l.status = 2 then r.owner end,
+        ready_at = case when l.status = 1 then longhaul.now() + l.delay_ms * interval '1 millisecond' end,
+        finished_at = case when l.status in (5, 6, 7) then longhaul.now() end,
+        step = coalesce(l.step, r.step),
+        arg = case when l.step is null then r.arg else l.arg::json end,
+        stack = case when l.step is null then r.stack else l.stack::json end,
+        -- An answered wait is kept until a step has taken its answer.
+        wait = case when l.status = 3 then l.cursor + l.events - 1 when l.step is null then r.wait end,
+        state = case when l.state is null then r.state else l.state::json end,
+        state_bytes = case when l.state is null then r.state_bytes else octet_length(l.state) end,
+        starts = l.starts,
+        errors = l.errors,
+        reason = l.reason
+    from locked l where r.id = l.run
+),
+told as (
+    insert into longhaul.events (run, ordinal, nonce, type, payload)
+    select run, cursor + events - 2, first_nonce, first_type, first_payload::json from locked where first_type is not null
+    union all
+    select run, cursor + events - 1, last_nonce, last_type, last_payload::json from locked where last_type is not null
+),
+told_before as (
+    insert into longhaul.events (run, ordinal, nonce, type, cause_run, cause_ordinal, cause_nonce, payload)
+    select x.run, x.ordinal, x.nonce, x.type, x.cause_run, x.cause_ordinal, x.cause_nonce, x.payload::json
+    from unnest($24::bigint[], $25::int[], $26::bigint[], $27::smallint[], $28::bigint[], $29::int[], $30::bigint[],
+        $31::text[]) as x (run, ordinal, nonce, type, cause_run, cause_ordinal, cause_nonce, payload)
+    where x.run in (select run from locked)
+),
+asked as (
+    insert into longhaul.waits (run, ordinal, kind, status, provider, queued_at, bytes)
+    select run, cursor + events - 1, wait_kind, 1, provider, longhaul.now(), octet_length(body)
+    from locked where wait_kind is not null
+),
+requested as (
+    insert into longhaul.requests (run, ordinal, body)
+    select run, cursor + events - 1, body::json from locked where wait_kind is not null
+),
+ended as (
+    insert into longhaul.outputs (run, body, error)
+    select run, body::json, error::json from locked where status in (5, 6)
+    on conflict (run) do update set body = excluded.body, error = excluded.error
+)
+select run as "run!" from locked
+"#,
+        &c.run,
+        &c.fence,
+        &c.cursor,
+        &c.status,
+        &c.events,
+        &c.step as _,
+        &c.arg as _,
+        &c.stack as _,
+        &c.state as _,
+        &c.delay_ms as _,
+        &c.starts,
+        &c.errors,
+        &c.reason as _,
+        &c.body as _,
+        &c.error as _,
+        &c.provider as _,
+        &c.wait_kind as _,
+        &c.first.kind as _,
+        &c.first.nonce as _,
+        &c.first.payload as _,
+        &c.last.kind as _,
+        &c.last.nonce as _,
+        &c.last.payload as _,
+        &c.extra.run,
+        &c.extra.ordinal,
+        &c.extra.nonce,
+        &c.extra.kind,
+        &c.extra.cause_run as _,
+        &c.extra.cause_ordinal as _,
+        &c.extra.cause_nonce as _,
+        &c.extra.payload as _,
+    )
+    .fetch_all(conn)
+    .await?;
+    let written: std::collections::HashSet<i64> = written.into_iter().collect();
+    Ok(transitions.iter().map(|t| written.contains(&t.run.0)).collect())
+}
+
+/// Which transitions name a cause that is neither their own nor durable.
+pub(super) async fn without_cause(
+    conn: &mut PgConnection,
+    transitions: &[Transition],
+) -> Result<Vec<usize>, StoreError> {
+    let (mut at, mut run, mut ordinal, mut nonce) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    for (k, t) in transitions.iter().enumerate() {
+        for (place, event) in t.events.iter().enumerate() {
+            let Cause::Event(id) = event.cause else { continue };
+            let own = id.run == t.run
+                && id.ordinal >= t.cursor
+                && t.events[..place].get((id.ordinal - t.cursor) as usize).is_some_and(|e| e.nonce == id.nonce);
+            if !own {
+                at.push(k as i32);
+                run.push(id.run.0);
+                ordinal.push(id.ordinal);
+                nonce.push(id.nonce);
+            }
+        }
+    }
+    if at.is_empty() {
+        return Ok(Vec::new());
+    }
+    let missing = sqlx::query_scalar!(
+        r#"
+select distinct c.at as "at!" from unnest($1::int[], $2::bigint[], $3::int[], $4::bigint[]) as c (at, run, ordinal, nonce)
+where not exists (
+    select from longhaul.events e where e.run = c.run and e.ordinal = c.ordinal and e.nonce = c.nonce
+)
+"#,
+        &at,
+        &run,
+        &ordinal,
+        &nonce
+    )
+    .fetch_all(conn)
+    .await?;
+    Ok(missing.into_iter().map(|k| k as usize).collect())
+}
+
+/// The events that this version's flush may write with a slot; a guard for the codes used in SQL text.
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::{EventType, WaitKind};
+
+    #[test]
+    fn the_codes_in_the_statements_are_the_codecs() {
+        assert_eq!(
+            [RunStatus::Runnable, RunStatus::Owned, RunStatus::Waiting].map(Code::code),
+            [1, 2, 3],
+            "flush and claim name these numbers"
+        );
+        assert_eq!([RunStatus::Completed, RunStatus::Failed, RunStatus::Canceled].map(Code::code), [5, 6, 7]);
+        assert_eq!(WaitKind::Model.code(), 1);
+        assert_eq!(EventType::RunEnqueued.code(), 1);
+    }
+}

@@ -1,0 +1,152 @@
+//! The store as its users see it: one method per named statement, each within a deadline. What is hot or must not share a
+//! connection has a type of its own: [`Lane`](super::lane::Lane), [`Claimer`](super::claim::Claimer),
+//! [`Pulse`](super::pulse::Pulse), [`Listener`](super::pulse::Listener).
+
+use super::accounts::{self, Brake, Identity, Lease};
+use super::connect::{Database, within};
+use super::enqueue::{self, Made, NewRun};
+use super::error::StoreError;
+use super::ingest::{self, Lines, Settled};
+use super::nodes::{self, Peer};
+use super::pulse::Hint;
+use super::reserve::{self, Filled, Queue, Watermark};
+use super::submit::{self, Intent};
+use super::{migrate, timers, workflows};
+use crate::domain::{IntentId, NodeId};
+use sqlx::PgPool;
+use std::time::Duration;
+
+type Result<T> = std::result::Result<T, StoreError>;
+
+/// A pool of connections and the statements that may run on them. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Store {
+    database: Database,
+    pool: PgPool,
+}
+
+fn ms(duration: Duration) -> i64 {
+    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
+}
+
+impl Store {
+    pub(crate) fn new(database: Database, connections: u32) -> Self {
+        let pool = database.pool(connections);
+        Self { database, pool }
+    }
+
+    pub(crate) fn database(&self) -> &Database {
+        &self.database
+    }
+
+    pub(crate) fn pool(&self) -> &PgPool {
+        &self.pool
+    }
+
+    pub(crate) async fn close(&self) {
+        self.pool.close().await;
+    }
+
+    /// Refuses a server that cannot be reached and a schema of another version.
+    pub(crate) async fn check(&self) -> Result<()> {
+        let mut conn = self.database.connect().await?;
+        within(migrate::check(&mut conn)).await
+    }
+
+    /// Says on a channel that there may be something to do.
+    pub(crate) async fn nudge(&self, hint: Hint) -> Result<()> {
+        within(async {
+            sqlx::query!("select pg_notify($1, '')", hint.channel()).fetch_one(&self.pool).await?;
+            Ok(())
+        })
+        .await
+    }
+}
+
+macro_rules! statements {
+    ($($(#[$doc:meta])* $module:ident::$name:ident($($arg:ident: $kind:ty),*) -> $answer:ty;)+) => {
+        impl Store {
+            $($(#[$doc])*
+            pub(crate) async fn $name(&self, $($arg: $kind),*) -> Result<$answer> {
+                within($module::$name(&self.pool, $($arg),*)).await
+            })+
+        }
+    };
+}
+
+statements! {
+    nodes::register(id: NodeId, name: &str, version: &str, lease: Duration) -> ();
+    nodes::peers(id: NodeId) -> Vec<Peer>;
+    nodes::declare_dead(id: NodeId, seen: i64) -> bool;
+    nodes::leave(id: NodeId) -> ();
+    nodes::dead_holders() -> Vec<NodeId>;
+    nodes::take_over_runs(dead: NodeId, by: NodeId, limit: i64) -> u64;
+    nodes::free_leases(dead: NodeId) -> ();
+    workflows::unclaimable(known: &[i32]) -> Vec<(String, u32, i64)>;
+    enqueue::enqueue(runs: &[NewRun]) -> Vec<Made>;
+    timers::next_ready(workflows: &[i32]) -> Option<i64>;
+    accounts::identify(identity: &Identity) -> i32;
+    accounts::acquire(account: i32, node: NodeId) -> Option<Lease>;
+    accounts::resign(account: i32, node: NodeId) -> ();
+    accounts::brake(lease: Lease) -> Option<Brake>;
+    accounts::slow_down(lease: Lease, brake: &Brake) -> ();
+    reserve::queue(provider: &str, lease: Lease, limit: i64) -> Queue;
+    reserve::next_due(provider: &str) -> Option<i64>;
+    reserve::open(lease: Lease, intent: IntentId) -> Option<i64>;
+    reserve::fill(provider: &str, batch: i64, lease: Lease, filled: Filled, chunk: i64, most: Filled) -> Filled;
+    reserve::bodies(batch: i64, from: i32, limit: i64) -> Vec<(i32, String)>;
+    reserve::seal(batch: i64, lease: Lease, bytes: i64, digest: &[u8], api_version: &str) -> bool;
+    reserve::sending(batch: i64, lease: Lease, watermark: &Watermark, limit_ms: i64) -> bool;
+    submit::adopt_lease(lease: Lease) -> Vec<Intent>;
+    submit::intents(lease: Lease) -> Vec<Intent>;
+    submit::created(batch: i64, lease: Lease, id: &str) -> bool;
+    submit::ambiguous(batch: i64, lease: Lease, why: &str) -> bool;
+    submit::adopt(batch: i64, lease: Lease, id: &str) -> bool;
+    submit::known(account: i32, ids: &[String]) -> Vec<String>;
+    submit::tell_submitted(batch: i64, limit: i64) -> i64;
+    submit::untold(account: i32) -> Vec<i64>;
+    ingest::ended(batch: i64, fence: i64, results_url: Option<&str>) -> bool;
+    ingest::verified(batch: i64, fence: i64) -> bool;
+    ingest::foreign(batch: i64, fence: i64) -> bool;
+    ingest::answer(batch: i64, fence: i64, lines: &Lines) -> Settled;
+    ingest::fail(batch: i64, fence: i64, lines: &Lines) -> Settled;
+    ingest::settle(batch: i64, fence: i64) -> bool;
+    ingest::open_items(batch: i64) -> Vec<i32>;
+    ingest::next_check(account: i32) -> Option<i64>;
+}
+
+// Names that would clash, or durations that the statements take in milliseconds.
+impl Store {
+    pub(crate) async fn register_workflow(&self, name: &str, version: u32, steps: &[String]) -> Result<i32> {
+        within(workflows::register(&self.pool, name, version, steps)).await
+    }
+
+    pub(crate) async fn give_back(&self, batch: i64, lease: Lease, delay: Duration, why: &str) -> Result<bool> {
+        within(submit::give_back(&self.pool, batch, lease, ms(delay), why)).await
+    }
+
+    pub(crate) async fn claim_batches(&self, account: i32, node: NodeId, limit: i64) -> Result<Vec<ingest::Held>> {
+        within(ingest::claim(&self.pool, account, node, limit)).await
+    }
+
+    pub(crate) async fn let_go(&self, batch: i64, fence: i64, delay: Duration, note: Option<&str>) -> Result<bool> {
+        within(ingest::let_go(&self.pool, batch, fence, ms(delay), note)).await
+    }
+
+    pub(crate) async fn release_batches(&self, account: i32, node: NodeId, held: &[i64]) -> Result<u64> {
+        within(ingest::release_unheld(&self.pool, account, node, held)).await
+    }
+
+    pub(crate) async fn retry(
+        &self,
+        batch: i64,
+        fence: i64,
+        lines: &Lines,
+        counts: bool,
+        budget: u32,
+        delay: Duration,
+    ) -> Result<Settled> {
+        let budget = i16::try_from(budget).unwrap_or(i16::MAX);
+        within(ingest::retry(&self.pool, batch, fence, lines, counts, budget, ms(delay))).await
+    }
+}

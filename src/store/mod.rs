@@ -1,0 +1,53 @@
+//! The only SQL: one file per table or per statement of the hot path, one function per statement, checked at build.
+//!
+//! A status changes only through a named statement here, guarded by what it changes from. Deliberately absent: decisions
+//! (they are made in `domain`, `run` and the actors), actors, and SQL glued together at run time.
+
+mod accounts;
+mod claim;
+mod codec;
+mod connect;
+mod decide;
+mod enqueue;
+mod error;
+mod flush;
+mod handle;
+mod ingest;
+mod lane;
+mod migrate;
+mod nodes;
+mod pulse;
+mod reserve;
+mod submit;
+mod timers;
+mod workflows;
+
+pub use accounts::Identity;
+pub use connect::Database;
+pub use error::StoreError;
+
+pub(crate) use accounts::{Brake, Lease};
+pub(crate) use claim::{Claimed, Claimer, Demand, Floor};
+pub(crate) use codec::Code;
+pub(crate) use enqueue::{Made, NewRun};
+pub(crate) use handle::Store;
+pub(crate) use ingest::{Held as HeldBatch, Lines};
+pub(crate) use lane::Lane;
+pub(crate) use nodes::Peer;
+pub(crate) use pulse::{Hint, Listener, Pulse};
+pub(crate) use reserve::{Filled, Queue, Watermark};
+pub(crate) use submit::Intent;
+
+/// Brings the schema `longhaul` of a database up to this build. Any number of processes may call it at once.
+///
+/// # Errors
+/// [`StoreError`] when the server cannot be reached or refuses; the schema is then as it was.
+pub async fn migrate(url: &str) -> Result<(), StoreError> {
+    migrate::migrate(&Database::new(url)?).await
+}
+
+/// What names this build's migrations as a whole: a template database for tests is made anew when it changes.
+#[doc(hidden)]
+pub fn schema_digest() -> String {
+    migrate::digest()
+}

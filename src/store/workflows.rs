@@ -1,0 +1,52 @@
+//! The registry of workflow versions and their steps.
+
+use super::error::StoreError;
+use sqlx::PgPool;
+
+/// Registers a version with its sorted step names, and answers its key.
+///
+/// # Errors
+/// [`StoreError::WorkflowDrift`] when the same version was registered with other steps.
+pub(super) async fn register(pool: &PgPool, name: &str, version: u32, steps: &[String]) -> Result<i32, StoreError> {
+    let number = i32::try_from(version).unwrap_or(i32::MAX);
+    sqlx::query!(
+        "insert into longhaul.workflow_versions (name, version, steps) values ($1, $2, $3) on conflict do nothing",
+        name,
+        number,
+        steps
+    )
+    .execute(pool)
+    .await?;
+    // A statement of its own: what another transaction inserted meanwhile is not in the first one's snapshot.
+    let row = sqlx::query!(
+        "select id, steps from longhaul.workflow_versions where name = $1 and version = $2",
+        name,
+        number
+    )
+    .fetch_one(pool)
+    .await?;
+    if row.steps == steps {
+        Ok(row.id)
+    } else {
+        Err(StoreError::WorkflowDrift { name: name.to_owned(), version })
+    }
+}
+
+/// Versions that have runs which are due, but which no living node has registered here: `(name, version, runs)`.
+pub(super) async fn unclaimable(pool: &PgPool, known: &[i32]) -> Result<Vec<(String, u32, i64)>, StoreError> {
+    let rows = sqlx::query!(
+        r#"
+select w.name, w.version, q.runs as "runs!" from longhaul.workflow_versions w
+cross join lateral (
+    select count(*) as runs from (
+        select 1 from longhaul.runs r where r.workflow = w.id and r.ready_at is not null limit 1000
+    ) as some_runs
+) q
+where not w.id = any($1) and q.runs > 0
+"#,
+        known
+    )
+    .fetch_all(pool)
+    .await?;
+    Ok(rows.into_iter().map(|r| (r.name, r.version.max(0) as u32, r.runs)).collect())
+}
