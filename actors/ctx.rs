@@ -8,8 +8,8 @@ use crate::provider::BatchProvider;
 use crate::run::flow::Flow;
 use crate::store::Store;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::Semaphore;
 
 /// What stays the same when a node has to begin again under a new id.

@@ -136,11 +136,7 @@ impl Drop for Over {
 }
 
 /// Releases what is not held, claims what is due, and says when the next one is.
-async fn claim(
-    args: &Args,
-    held: &[i64],
-    room: i64,
-) -> Result<(Vec<HeldBatch>, Option<Duration>), StoreError> {
+async fn claim(args: &Args, held: &[i64], room: i64) -> Result<(Vec<HeldBatch>, Option<Duration>), StoreError> {
     let Some(account) = args.ctx.account(&args.provider).await? else { return Ok((Vec::new(), None)) };
     let (store, node) = (args.ctx.store(), args.ctx.node);
     store.release_batches(account, node, held).await?;
@@ -173,12 +169,7 @@ pub(super) enum Look {
     Later(Duration, Option<String>),
 }
 
-async fn look(
-    ctx: &Ctx,
-    provider: &Arc<dyn BatchProvider>,
-    name: &str,
-    batch: &HeldBatch,
-) -> Result<Look, StoreError> {
+async fn look(ctx: &Ctx, provider: &Arc<dyn BatchProvider>, name: &str, batch: &HeldBatch) -> Result<Look, StoreError> {
     let polled = match provider.poll(&batch.provider_batch_id).await {
         Ok(polled) => polled,
         Err(error) => return Ok(unanswered(ctx, name, batch, &error)),

@@ -39,3 +39,54 @@ mod timekeeper;
 
 /// What every handler returns; an error means "my state cannot be trusted, start me again".
 type Handled = Result<(), ractor::ActorProcessingErr>;
+
+use board::Kind;
+use ctx::Ctx;
+use ractor::RpcReplyPort;
+use std::time::Instant;
+use tokio::sync::oneshot;
+
+/// How a drain ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Drain {
+    /// Nothing is held any more.
+    Empty,
+    /// The deadline passed first.
+    Late,
+}
+
+/// Waits until the advancer holds nothing and no submitter is sending, at most until the deadline. The node is draining
+/// already: nothing new is taken.
+pub(crate) async fn drain(ctx: &Ctx, deadline: Instant) -> Drain {
+    let mut ends = Vec::new();
+    let mut port = || {
+        let (port, end) = oneshot::channel();
+        ends.push(end);
+        RpcReplyPort::from(port)
+    };
+    ctx.board.advancer.send(advancer::Msg::Drain(port()));
+    for submitter in ctx.board.submitters.values() {
+        submitter.send(submitter::Msg::Drain(port()));
+    }
+    let all = futures::future::join_all(ends);
+    match tokio::time::timeout_at(deadline.into(), all).await {
+        Ok(_) => Drain::Empty,
+        Err(_) => Drain::Late,
+    }
+}
+
+/// Tells an actor to look for work now. `false`: there is no such actor, or it does not look.
+pub(crate) fn wake(ctx: &Ctx, kind: &Kind) -> bool {
+    match kind {
+        Kind::Advancer => ctx.board.advancer.send(advancer::Msg::Wake),
+        Kind::Submitter(name) => ctx.board.submitters.get(name).is_some_and(|s| s.send(submitter::Msg::Wake)),
+        Kind::Ingester(name) => ctx.board.ingesters.get(name).is_some_and(|i| i.send(ingester::Msg::Wake)),
+        Kind::Core
+        | Kind::Satellites
+        | Kind::Heart
+        | Kind::Committer
+        | Kind::Timekeeper
+        | Kind::Notifier
+        | Kind::Janitor => false,
+    }
+}

@@ -24,11 +24,7 @@ pub(super) fn decide(queue: &Queue, config: &Config) -> Policy {
     let full = queue.requests >= config.max_batch_requests as i64 || queue.bytes >= config.max_batch_bytes as i64;
     let alone = queue.in_flight == 0 || queue.requests >= config.min_batch_requests as i64;
     let due = if alone { config.linger } else { config.max_batch_age };
-    if full || oldest >= due {
-        Policy::Send
-    } else {
-        Policy::Wait(due - oldest)
-    }
+    if full || oldest >= due { Policy::Send } else { Policy::Wait(due - oldest) }
 }
 
 /// How many requests the next batch takes at most, so that its number differs from those of all ambiguous sends: a batch is

@@ -100,7 +100,9 @@ mod tests {
     #[test]
     fn nothing_is_sent_again_before_deadline_and_quarantine_are_over() {
         assert!(matches!(choose(&intent(0), &[], &[], Q), Finding::LookAgain(_)));
-        assert!(matches!(choose(&intent(1_499_999), &[], &[], Q), Finding::LookAgain(d) if d == Duration::from_millis(1)));
+        assert!(
+            matches!(choose(&intent(1_499_999), &[], &[], Q), Finding::LookAgain(d) if d == Duration::from_millis(1))
+        );
         assert_eq!(choose(&intent(1_500_000), &[], &[], Q), Finding::GiveBack);
     }
 

@@ -77,7 +77,8 @@ pub(super) async fn ingest(
     batch: &HeldBatch,
     mut stream: BoxStream<'static, Result<Bytes, ProviderError>>,
 ) -> Result<Look, StoreError> {
-    let mut reading = Reading { ctx, provider, batch, chunk: Chunk::default(), verified: batch.verified, seen: HashSet::new() };
+    let mut reading =
+        Reading { ctx, provider, batch, chunk: Chunk::default(), verified: batch.verified, seen: HashSet::new() };
     let mut cutter = Cutter::default();
     let mut cut = None;
     while let Some(bytes) = stream.next().await {

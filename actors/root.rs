@@ -81,10 +81,9 @@ impl State {
     async fn begin(&mut self, myself: &ActorRef<Msg>, ctx: Arc<Ctx>) -> Handled {
         ctx.board.root.enter(myself.clone());
         self.ctx = ctx.clone();
-        for (kind, strategy, children) in [
-            (Kind::Core, Strategy::RestForOne, core()),
-            (Kind::Satellites, Strategy::OneForOne, satellites(&ctx)),
-        ] {
+        for (kind, strategy, children) in
+            [(Kind::Core, Strategy::RestForOne, core()), (Kind::Satellites, Strategy::OneForOne, satellites(&ctx))]
+        {
             let args = supervisor::Args { ctx: ctx.clone(), strategy, children };
             let (actor, _) = Actor::spawn_linked(None, Supervisor, args, myself.get_cell()).await?;
             ctx.board.enter(kind, actor.get_cell());

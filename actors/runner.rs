@@ -29,12 +29,8 @@ pub(super) async fn run(ctx: Arc<Ctx>, claimed: Claimed) {
 
 /// The argument of the step, with the answer that it waited for.
 fn take_up(ctx: &Ctx, claimed: Claimed) -> Result<(Held, Image), (Held, Failure)> {
-    let image = Image {
-        run: claimed.run,
-        run_id: claimed.run_id.as_str().into(),
-        input: claimed.input,
-        state: claimed.state,
-    };
+    let image =
+        Image { run: claimed.run, run_id: claimed.run_id.as_str().into(), input: claimed.input, state: claimed.state };
     let mut held = Held {
         run: claimed.run,
         fence: claimed.fence,

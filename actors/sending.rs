@@ -66,7 +66,9 @@ impl Sending<'_> {
             return Ok(Attempt::LeaseLost);
         }
         let Some(watermark) = self.watermark().await else {
-            self.store().give_back(batch, self.lease, REFUSED_PAUSE, "the provider's listing was not to be had").await?;
+            self.store()
+                .give_back(batch, self.lease, REFUSED_PAUSE, "the provider's listing was not to be had")
+                .await?;
             return Ok(Attempt::NotSent);
         };
         self.transmit(batch, intent, filled.items, length, &watermark).await

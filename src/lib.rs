@@ -14,7 +14,22 @@ pub use longhaul_macros::{step, workflow};
 #[cfg(feature = "node")]
 #[path = "../actors/mod.rs"]
 mod actors;
-pub mod config;
-pub mod observe;
-pub mod store;
+pub mod client;
+mod config;
+mod error;
+#[cfg(feature = "node")]
+mod node;
+mod observe;
 pub mod provider;
+pub mod store;
+
+pub use client::{Client, Enqueued, RunHandle};
+pub use config::{Config, InvalidConfig};
+pub use error::Error;
+pub use observe::Progress;
+pub use store::migrate;
+#[cfg(feature = "node")]
+pub use {
+    actors::board::Kind,
+    node::{Node, NodeBuilder, Tree},
+};

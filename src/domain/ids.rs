@@ -269,7 +269,9 @@ mod tests {
 
     #[test]
     fn foreign_custom_ids_are_refused() {
-        for text in ["", "request-1", "0000000000000000000000-", "0000000000000000000000-0A", "0000000000000000000000-01"] {
+        for text in
+            ["", "request-1", "0000000000000000000000-", "0000000000000000000000-0A", "0000000000000000000000-01"]
+        {
             assert_eq!(text.parse::<CustomId>(), Err(ForeignCustomId), "{text}");
         }
         assert_eq!("ZZZZZZZZZZZZZZZZZZZZZZ-0".parse::<CustomId>(), Err(ForeignCustomId), "over 128 bits");

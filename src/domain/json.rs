@@ -47,8 +47,7 @@ impl JsonText {
     /// # Errors
     /// [`InvalidJson`] when the value cannot be serialized, is too large or nested too deeply.
     pub fn of<T: Serialize + ?Sized>(value: &T, what: &'static str, limit: usize) -> Result<Self, InvalidJson> {
-        let text =
-            serde_json::to_string(value).map_err(|e| InvalidJson::Malformed { what, why: e.to_string() })?;
+        let text = serde_json::to_string(value).map_err(|e| InvalidJson::Malformed { what, why: e.to_string() })?;
         bounded(&text, what, limit)?;
         Ok(Self(text.into()))
     }

@@ -145,6 +145,11 @@ pub struct StepEntry<W: Workflow> {
 }
 
 impl<W: Workflow> StepEntry<W> {
+    /// The step's name.
+    pub fn name(&self) -> &'static str {
+        self.info.name
+    }
+
     /// The row of a step.
     pub fn of<S: Step<W>>(step: S) -> Self {
         let _ = step;

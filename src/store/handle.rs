@@ -9,10 +9,12 @@ use super::error::StoreError;
 use super::ingest::{self, Lines, Settled};
 use super::nodes::{self, Peer};
 use super::pulse::Hint;
+use super::read::{self, BatchTotals, BatchView, Counts, EventView, Outcome, RunView};
 use super::reserve::{self, Filled, Queue, Watermark};
 use super::submit::{self, Intent};
 use super::{migrate, timers, workflows};
-use crate::domain::{IntentId, NodeId};
+use crate::domain::{EventType, IntentId, NodeId, Ordinal, RunKey};
+use crate::store::codec::Code;
 use sqlx::PgPool;
 use std::time::Duration;
 
@@ -113,12 +115,24 @@ statements! {
     ingest::settle(batch: i64, fence: i64) -> bool;
     ingest::open_items(batch: i64) -> Vec<i32>;
     ingest::next_check(account: i32) -> Option<i64>;
+    read::run(run_id: &str) -> Option<RunView>;
+    read::events(run: RunKey, from: Ordinal, limit: i64) -> Vec<EventView>;
+    read::outcome(run: RunKey) -> Option<Outcome>;
+    read::counts() -> Counts;
+    read::held_by_node() -> Vec<(uuid::Uuid, String, i64)>;
+    read::batches(limit: i64) -> Vec<BatchView>;
+    read::batch_totals() -> BatchTotals;
+    read::quiescent() -> bool;
 }
 
 // Names that would clash, or durations that the statements take in milliseconds.
 impl Store {
     pub(crate) async fn register_workflow(&self, name: &str, version: u32, steps: &[String]) -> Result<i32> {
         within(workflows::register(&self.pool, name, version, steps)).await
+    }
+
+    pub(crate) async fn events_of(&self, kind: Option<EventType>) -> Result<i64> {
+        within(read::events_of(&self.pool, kind.map(Code::code))).await
     }
 
     pub(crate) async fn give_back(&self, batch: i64, lease: Lease, delay: Duration, why: &str) -> Result<bool> {

@@ -2,9 +2,9 @@
 //! cut. An item is settled once; an answer reaches the wait only while that wait still asks for it.
 
 use super::error::StoreError;
+use crate::domain::BatchStatus;
 use crate::domain::{IntentId, NodeId};
 use crate::store::codec::Code;
-use crate::domain::BatchStatus;
 use sqlx::PgPool;
 
 /// A batch that this node looks after until it lets go.
@@ -96,7 +96,12 @@ pub(super) async fn release_unheld(pool: &PgPool, account: i32, node: NodeId, he
 }
 
 /// The provider is done with it.
-pub(super) async fn ended(pool: &PgPool, batch: i64, fence: i64, results_url: Option<&str>) -> Result<bool, StoreError> {
+pub(super) async fn ended(
+    pool: &PgPool,
+    batch: i64,
+    fence: i64,
+    results_url: Option<&str>,
+) -> Result<bool, StoreError> {
     let done = sqlx::query!(
         "update longhaul.batches set status = case when status = 5 then 7 else status end,
              ended_at = coalesce(ended_at, longhaul.now()), results_url = $3, downloads = downloads + 1

@@ -30,7 +30,8 @@ pub(crate) fn digest() -> String {
 pub(crate) async fn migrate(database: &Database) -> Result<(), StoreError> {
     let mut conn = database.connect().await?;
     // DDL may take longer than our statements do.
-    conn.execute("set statement_timeout = 0; set lock_timeout = 0; set idle_in_transaction_session_timeout = 0").await?;
+    conn.execute("set statement_timeout = 0; set lock_timeout = 0; set idle_in_transaction_session_timeout = 0")
+        .await?;
     let mut tx = conn.begin().await?;
     sqlx::query("select pg_advisory_xact_lock($1)").bind(LOCK).execute(&mut *tx).await?;
     tx.execute("create schema if not exists longhaul").await?;

@@ -17,6 +17,7 @@ mod lane;
 mod migrate;
 mod nodes;
 mod pulse;
+mod read;
 mod reserve;
 mod submit;
 mod timers;
@@ -25,6 +26,7 @@ mod workflows;
 pub use accounts::Identity;
 pub use connect::Database;
 pub use error::StoreError;
+pub use read::{BatchTotals, BatchView, Counts, EventView, RunView};
 
 pub(crate) use accounts::{Brake, Lease};
 pub(crate) use claim::{Claimed, Claimer, Demand, Floor};

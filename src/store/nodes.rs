@@ -51,9 +51,10 @@ pub(super) async fn beat(conn: &mut PgConnection, id: NodeId, progress: i64) -> 
 
 /// The living nodes but this one.
 pub(super) async fn peers(db: impl PgExecutor<'_>, id: NodeId) -> Result<Vec<Peer>, StoreError> {
-    let rows = sqlx::query!("select id, progress, lease_ms from longhaul.nodes where dead_at is null and id <> $1", id.0)
-        .fetch_all(db)
-        .await?;
+    let rows =
+        sqlx::query!("select id, progress, lease_ms from longhaul.nodes where dead_at is null and id <> $1", id.0)
+            .fetch_all(db)
+            .await?;
     Ok(rows
         .into_iter()
         .map(|r| Peer {

@@ -146,12 +146,7 @@ from grown g
 }
 
 /// One page of a batch's requests, in their order: `(item, body)`.
-pub(super) async fn bodies(
-    pool: &PgPool,
-    batch: i64,
-    from: i32,
-    limit: i64,
-) -> Result<Vec<(i32, String)>, StoreError> {
+pub(super) async fn bodies(pool: &PgPool, batch: i64, from: i32, limit: i64) -> Result<Vec<(i32, String)>, StoreError> {
     let rows = sqlx::query!(
         r#"
 select i.item, r.body::text as "body!" from longhaul.batch_items i

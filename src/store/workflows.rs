@@ -18,18 +18,11 @@ pub(super) async fn register(pool: &PgPool, name: &str, version: u32, steps: &[S
     .execute(pool)
     .await?;
     // A statement of its own: what another transaction inserted meanwhile is not in the first one's snapshot.
-    let row = sqlx::query!(
-        "select id, steps from longhaul.workflow_versions where name = $1 and version = $2",
-        name,
-        number
-    )
-    .fetch_one(pool)
-    .await?;
-    if row.steps == steps {
-        Ok(row.id)
-    } else {
-        Err(StoreError::WorkflowDrift { name: name.to_owned(), version })
-    }
+    let row =
+        sqlx::query!("select id, steps from longhaul.workflow_versions where name = $1 and version = $2", name, number)
+            .fetch_one(pool)
+            .await?;
+    if row.steps == steps { Ok(row.id) } else { Err(StoreError::WorkflowDrift { name: name.to_owned(), version }) }
 }
 
 /// Versions that have runs which are due, but which no living node has registered here: `(name, version, runs)`.

@@ -68,9 +68,8 @@ impl Transport {
 
     pub(super) async fn identify(&self) -> Result<Identity, ProviderError> {
         let reply = self.get(&format!("{}?limit=1", self.batches())).await?;
-        let header = |name: &str| {
-            reply.headers().get(name).and_then(|v| v.to_str().ok()).unwrap_or("default").to_owned()
-        };
+        let header =
+            |name: &str| reply.headers().get(name).and_then(|v| v.to_str().ok()).unwrap_or("default").to_owned();
         Ok(Identity {
             kind: "anthropic".into(),
             base_url: self.base_url.clone(),

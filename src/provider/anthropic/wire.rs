@@ -97,8 +97,7 @@ fn errored(error: Option<&RawValue>) -> LineOutcome {
 pub(super) fn reply(line: &[u8]) -> Result<JsonText, InvalidJson> {
     let none = || InvalidJson::Malformed { what: "a reply", why: "the result line holds no message".into() };
     let raw = parse::<RawLine<'_>>(line).ok_or_else(none)?;
-    let result: RawResult<'_> =
-        raw.result.and_then(|r| serde_json::from_str(r.get()).ok()).ok_or_else(none)?;
+    let result: RawResult<'_> = raw.result.and_then(|r| serde_json::from_str(r.get()).ok()).ok_or_else(none)?;
     let message = result.message.ok_or_else(none)?;
     JsonText::parse(message.get(), "a reply", limits::REPLY_BYTES)
 }
@@ -157,7 +156,13 @@ mod tests {
     #[test]
     fn what_cannot_be_read_is_unknown_but_keeps_its_owner() {
         let id = id();
-        for result in ["null", "{}", r#"{"type":"deferred"}"#, r#"{"type":"succeeded"}"#, r#"{"type":"succeeded","message":null}"#] {
+        for result in [
+            "null",
+            "{}",
+            r#"{"type":"deferred"}"#,
+            r#"{"type":"succeeded"}"#,
+            r#"{"type":"succeeded","message":null}"#,
+        ] {
             let line = format!(r#"{{"custom_id":"{id}","result":{result}}}"#);
             let read = read_line(line.as_bytes());
             assert_eq!((read.custom_id, read.outcome), (Some(id), LineOutcome::Unknown), "{result}");

@@ -1,0 +1,134 @@
+//! The client: enqueue runs, look at them, take their outputs. It needs the database only; nodes may be anywhere, or down.
+//!
+//! Deliberately absent: actors. A client never owns a run; what it changes goes through the store's named statements.
+
+mod enqueue;
+mod handle;
+
+pub use enqueue::Enqueued;
+pub use handle::RunHandle;
+
+use crate::domain::{EventType, RunId};
+use crate::error::Error;
+use crate::run::Workflow;
+use crate::store::{BatchTotals, BatchView, Counts, Database, EventView, RunView, Store};
+
+/// Connections of a client that is not a node's.
+const CONNECTIONS: u32 = 4;
+/// Events read per statement.
+const EVENTS_PAGE: i64 = 1_000;
+
+/// Access to the runs of one database. Cheap to clone.
+///
+/// ```no_run
+/// # async fn f() -> Result<(), longhaul::Error> {
+/// let client = longhaul::Client::connect("postgres://localhost/app").await?;
+/// println!("{:?}", client.counts().await?);
+/// # Ok(()) }
+/// ```
+#[derive(Clone)]
+pub struct Client {
+    store: Store,
+}
+
+impl std::fmt::Debug for Client {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Client").field(self.store.database()).finish()
+    }
+}
+
+impl Client {
+    /// Connects to a database whose schema is of this build.
+    ///
+    /// # Errors
+    /// [`Error::Store`] when it cannot be reached or its schema is another one.
+    pub async fn connect(url: &str) -> Result<Self, Error> {
+        let store = Store::new(Database::new(url)?, CONNECTIONS);
+        store.check().await?;
+        Ok(Self { store })
+    }
+
+    #[cfg(feature = "node")]
+    pub(crate) fn of(store: Store) -> Self {
+        Self { store }
+    }
+
+    pub(crate) fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// A run by its id.
+    ///
+    /// # Errors
+    /// [`Error::UnknownRun`] when there is none.
+    pub async fn run(&self, run_id: &str) -> Result<RunView, Error> {
+        self.store.run(run_id).await?.ok_or_else(|| Error::UnknownRun(run_id.to_owned()))
+    }
+
+    /// The whole ledger of a run.
+    ///
+    /// # Errors
+    /// [`Error::UnknownRun`] when there is no such run.
+    pub async fn events(&self, run_id: &str) -> Result<Vec<EventView>, Error> {
+        let run = self.run(run_id).await?.key;
+        let mut events: Vec<EventView> = Vec::new();
+        loop {
+            let from = events.last().map_or(0, |e| e.id.ordinal + 1);
+            let page = self.store.events(run, from, EVENTS_PAGE).await?;
+            let last = page.len() < EVENTS_PAGE as usize;
+            events.extend(page);
+            if last {
+                return Ok(events);
+            }
+        }
+    }
+
+    /// A handle on a run that was enqueued before, by whomever.
+    ///
+    /// # Errors
+    /// [`Error::UnknownRun`] when there is no such run.
+    pub async fn handle<W: Workflow>(&self, run_id: &str) -> Result<RunHandle<W>, Error> {
+        let view = self.run(run_id).await?;
+        Ok(RunHandle::new(self.clone(), view.key, RunId::new(view.run_id)?))
+    }
+
+    /// How many runs there are of each status. Reads the whole table of runs.
+    ///
+    /// # Errors
+    /// [`Error::Store`].
+    pub async fn counts(&self) -> Result<Counts, Error> {
+        Ok(self.store.counts().await?)
+    }
+
+    /// The latest batches, the newest first.
+    ///
+    /// # Errors
+    /// [`Error::Store`].
+    pub async fn batches(&self, limit: u32) -> Result<Vec<BatchView>, Error> {
+        Ok(self.store.batches(i64::from(limit)).await?)
+    }
+
+    /// Totals over all batches.
+    ///
+    /// # Errors
+    /// [`Error::Store`].
+    pub async fn batch_totals(&self) -> Result<BatchTotals, Error> {
+        Ok(self.store.batch_totals().await?)
+    }
+
+    /// How many events the ledger has, or how many of one kind. Reads the whole table of events.
+    ///
+    /// # Errors
+    /// [`Error::Store`].
+    pub async fn count_events(&self, kind: Option<EventType>) -> Result<i64, Error> {
+        Ok(self.store.events_of(kind).await?)
+    }
+
+    /// The living nodes: id, name and how many runs each holds.
+    ///
+    /// # Errors
+    /// [`Error::Store`].
+    pub async fn nodes(&self) -> Result<Vec<(uuid::Uuid, String, i64)>, Error> {
+        Ok(self.store.held_by_node().await?)
+    }
+}
