@@ -71,14 +71,13 @@ pub(super) fn choose(intent: &Intent, listed: &[ListedBatch], known: &[String], 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::{BatchStatus, IntentId};
+    use crate::domain::BatchStatus;
 
     const Q: Duration = Duration::from_secs(900);
 
     fn intent(sent_ms_ago: i64) -> Intent {
         Intent {
             batch: 1,
-            intent: IntentId::new(),
             status: BatchStatus::Ambiguous,
             n: 64,
             watermark_at: None,

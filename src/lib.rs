@@ -14,6 +14,7 @@ pub use longhaul_macros::{step, workflow};
 #[cfg(feature = "node")]
 #[path = "../actors/mod.rs"]
 mod actors;
+pub mod audit;
 pub mod client;
 mod config;
 mod error;

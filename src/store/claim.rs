@@ -199,29 +199,6 @@ from mine m where r.id = m.id
     Ok(done.rows_affected())
 }
 
-/// Takes back a start that never reached user code (the node is stopping): the run is runnable again, and it is not counted.
-pub(super) async fn hand_back(conn: &mut PgConnection, held: &[(RunKey, Fence)]) -> Result<u64, StoreError> {
-    let run: Vec<i64> = held.iter().map(|h| h.0.0).collect();
-    let fence: Vec<i64> = held.iter().map(|h| h.1.0).collect();
-    let done = sqlx::query!(
-        r#"
-with mine as materialized (
-    select r.id from unnest($1::bigint[], $2::bigint[]) as h (run, fence)
-    join longhaul.runs r on r.id = h.run and r.fence = h.fence and r.status = 2
-    order by r.id for update of r
-)
-update longhaul.runs r set status = 1, owner = null, fence = r.fence + 1, ready_at = longhaul.now(),
-    starts = greatest(r.starts - 1, 0)
-from mine m where r.id = m.id
-"#,
-        &run,
-        &fence
-    )
-    .execute(conn)
-    .await?;
-    Ok(done.rows_affected())
-}
-
 /// The connection that claims and releases runs.
 pub(crate) struct Claimer {
     database: Database,
@@ -244,11 +221,6 @@ impl Claimer {
     pub(crate) async fn release_unheld(&mut self, held: &[(RunKey, Fence)]) -> Result<u64, StoreError> {
         let node = self.node;
         self.with(async |conn| release_unheld(conn, node, held).await).await
-    }
-
-    /// Gives back claims whose user code never began.
-    pub(crate) async fn hand_back(&mut self, held: &[(RunKey, Fence)]) -> Result<u64, StoreError> {
-        self.with(async |conn| hand_back(conn, held).await).await
     }
 
     async fn with<T>(

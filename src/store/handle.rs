@@ -41,10 +41,6 @@ impl Store {
         &self.database
     }
 
-    pub(crate) fn pool(&self) -> &PgPool {
-        &self.pool
-    }
-
     pub(crate) async fn close(&self) {
         self.pool.close().await;
     }

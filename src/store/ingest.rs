@@ -2,9 +2,7 @@
 //! cut. An item is settled once; an answer reaches the wait only while that wait still asks for it.
 
 use super::error::StoreError;
-use crate::domain::BatchStatus;
 use crate::domain::{IntentId, NodeId};
-use crate::store::codec::Code;
 use sqlx::PgPool;
 
 /// A batch that this node looks after until it lets go.
@@ -13,7 +11,6 @@ pub(crate) struct Held {
     pub batch: i64,
     pub fence: i64,
     pub intent: IntentId,
-    pub status: BatchStatus,
     pub n: i32,
     pub provider_batch_id: String,
     pub verified: bool,
@@ -33,7 +30,7 @@ with due as materialized (
     order by check_at limit $3 for update skip locked
 )
 update longhaul.batches b set owner = $2, fence = b.fence + 1 from due d where b.id = d.id
-returning b.id, b.fence, b.intent, b.status, b.n, b.provider_batch_id as "provider_batch_id!", b.verified_at, b.downloads,
+returning b.id, b.fence, b.intent, b.n, b.provider_batch_id as "provider_batch_id!", b.verified_at, b.downloads,
     b.submitted_at is not null as "told_id!",
     coalesce(extract(epoch from longhaul.now() - b.sending_at) * 1000, 0)::bigint as "age_ms!"
 "#,
@@ -49,7 +46,6 @@ returning b.id, b.fence, b.intent, b.status, b.n, b.provider_batch_id as "provid
             batch: r.id,
             fence: r.fence,
             intent: IntentId(r.intent),
-            status: BatchStatus::decode(r.status),
             n: r.n,
             provider_batch_id: r.provider_batch_id,
             verified: r.told_id || r.verified_at.is_some(),

@@ -4,6 +4,9 @@
 //! (they are made in `domain`, `run` and the actors), actors, and SQL glued together at run time.
 
 mod accounts;
+pub(crate) mod audit;
+#[doc(hidden)]
+pub mod audit_plant;
 mod claim;
 mod codec;
 mod connect;

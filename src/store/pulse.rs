@@ -5,7 +5,7 @@ use super::error::StoreError;
 use super::nodes;
 use crate::domain::NodeId;
 use sqlx::postgres::{PgListener, PgPoolOptions};
-use sqlx::{Connection, PgConnection};
+use sqlx::PgConnection;
 
 /// The connection that beats. It is used for nothing else, so that no other work can make a node look dead.
 pub(crate) struct Pulse {
@@ -28,13 +28,6 @@ impl Pulse {
         let alive = within(nodes::beat(&mut conn, self.node, progress)).await?;
         self.conn = Some(conn);
         Ok(alive)
-    }
-
-    /// Closes the connection.
-    pub(crate) async fn close(&mut self) {
-        if let Some(conn) = self.conn.take() {
-            let _ = conn.close().await;
-        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::accounts::Lease;
 use super::error::StoreError;
-use crate::domain::{BatchStatus, IntentId};
+use crate::domain::BatchStatus;
 use crate::store::codec::Code;
 use sqlx::PgPool;
 use sqlx::types::chrono::{DateTime, Utc};
@@ -11,7 +11,6 @@ use sqlx::types::chrono::{DateTime, Utc};
 #[derive(Debug, Clone)]
 pub(crate) struct Intent {
     pub batch: i64,
-    pub intent: IntentId,
     pub status: BatchStatus,
     pub n: i32,
     /// Listed batches older than this are not it.
@@ -39,7 +38,7 @@ pub(super) async fn adopt_lease(pool: &PgPool, lease: Lease) -> Result<Vec<Inten
 pub(super) async fn intents(pool: &PgPool, lease: Lease) -> Result<Vec<Intent>, StoreError> {
     let rows = sqlx::query!(
         r#"
-select id, intent, status, n, watermark_at, coalesce(send_limit_ms, 0) as "send_limit_ms!",
+select id, status, n, watermark_at, coalesce(send_limit_ms, 0) as "send_limit_ms!",
     coalesce(extract(epoch from longhaul.now() - sending_at) * 1000, 0)::bigint as "sent_ms_ago!"
 from longhaul.batches where account = $1 and lease = $2 and status between 1 and 4 order by id
 "#,
@@ -52,7 +51,6 @@ from longhaul.batches where account = $1 and lease = $2 and status between 1 and
         .into_iter()
         .map(|r| Intent {
             batch: r.id,
-            intent: IntentId(r.intent),
             status: BatchStatus::decode(r.status),
             n: r.n,
             watermark_at: r.watermark_at,
