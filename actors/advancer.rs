@@ -104,7 +104,7 @@ impl Actor for Advancer {
             Msg::Wake => state.wanted = true,
             Msg::Tick => state.tick(&myself),
             Msg::Claimed(claimer, claimed, asked) => state.claimed(&myself, claimer, claimed, asked),
-            Msg::Released(claimer, released) => state.released(claimer, released),
+            Msg::Released(claimer, released) => state.released(&myself, claimer, released),
             Msg::Over(run) => state.over(run),
             Msg::Ping(round) => {
                 state.ctx.board.heart.send(heart::Msg::Pong(Organ::Advancer, round));
@@ -217,7 +217,7 @@ impl State {
         });
     }
 
-    fn released(&mut self, claimer: Box<Claimer>, released: Result<u64, StoreError>) {
+    fn released(&mut self, myself: &ActorRef<Msg>, claimer: Box<Claimer>, released: Result<u64, StoreError>) {
         self.claimer = Some(claimer);
         match released {
             Ok(0) => {}
@@ -228,7 +228,7 @@ impl State {
             Err(error) => {
                 tracing::warn!(%error, "what is not held could not be released yet");
                 self.must_release = true;
-                self.pause_until = Some(Instant::now() + ERROR_PAUSE);
+                self.pause(myself);
             }
         }
     }

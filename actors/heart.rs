@@ -44,6 +44,8 @@ pub(crate) struct State {
     round: u64,
     advancer: u64,
     committer: u64,
+    /// The latest round that both have answered.
+    both: u64,
     progress: Arc<AtomicI64>,
     /// Dropped with the state: the thread ends.
     _stop: oneshot::Sender<()>,
@@ -70,7 +72,7 @@ impl Actor for Heart {
                 let _ = myself.cast(Msg::Stopped);
             }
         })?;
-        Ok(State { ctx: args.ctx, round: 0, advancer: 0, committer: 0, progress, _stop: stop })
+        Ok(State { ctx: args.ctx, round: 0, advancer: 0, committer: 0, both: 0, progress, _stop: stop })
     }
 
     async fn post_start(&self, myself: ActorRef<Msg>, _: &mut State) -> Handled {
@@ -103,8 +105,10 @@ impl State {
             Organ::Advancer => self.advancer = self.advancer.max(round),
             Organ::Committer => self.committer = self.committer.max(round),
         }
-        // Both have answered a ping of this heart that the other has answered too.
-        if self.advancer == self.committer {
+        // Progress is a round that both have answered.
+        let both = self.advancer.min(self.committer);
+        if both > self.both {
+            self.both = both;
             self.progress.fetch_add(1, Ordering::Release);
         }
     }

@@ -71,8 +71,8 @@ impl Core {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use super::Strategy;
+    use super::*;
     use proptest::prelude::*;
 
     const BACKOFF: Backoff = Backoff { first: Duration::from_millis(10), most: Duration::from_secs(1) };

@@ -122,7 +122,11 @@ fn judge(row: &BatchRow, items: &Counts, grace_ms: i64, report: &mut Report) {
     match row.account_fence {
         None => report.add(Check::FencesAndLeases, subject, "belongs to no account"),
         Some(fence) if fence < row.lease => {
-            report.add(Check::FencesAndLeases, subject, format!("carries lease {}, its account is at {fence}", row.lease));
+            report.add(
+                Check::FencesAndLeases,
+                subject,
+                format!("carries lease {}, its account is at {fence}", row.lease),
+            );
         }
         Some(_) => {}
     }

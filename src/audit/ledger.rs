@@ -70,7 +70,10 @@ impl<'a> Ledger<'a> {
                 let over = [BatchStatus::Settled, BatchStatus::Abandoned].contains(&BatchStatus::decode(batch.status));
                 over.then(|| format!("was paid, but its batch is {}", BatchStatus::decode(batch.status)))
             }
-            (status @ (ItemStatus::Errored | ItemStatus::Expired | ItemStatus::Canceled | ItemStatus::Missing), Some(paid)) => {
+            (
+                status @ (ItemStatus::Errored | ItemStatus::Expired | ItemStatus::Canceled | ItemStatus::Missing),
+                Some(paid),
+            ) => {
                 paid.seen = true;
                 Some(format!("was paid, but is booked as {status}"))
             }

@@ -137,7 +137,9 @@ impl fmt::Display for Report {
         }
         for check in Check::ALL {
             match self.count(*check) {
-                0 if *check == Check::LedgerOfProvider && self.paid.is_none() => writeln!(f, "  -     {check}: no ledger")?,
+                0 if *check == Check::LedgerOfProvider && self.paid.is_none() => {
+                    writeln!(f, "  -     {check}: no ledger")?
+                }
                 0 => writeln!(f, "  ok    {check}")?,
                 n => writeln!(f, "  WRONG {check}: {n}")?,
             }

@@ -170,7 +170,9 @@ fn ending(row: &RunRow) -> Option<String> {
         RunStatus::Completed => (row.has_output, row.has_error) != (true, false),
         RunStatus::Failed => (row.has_output, row.has_error) != (false, true),
         RunStatus::Canceled => row.has_output,
-        RunStatus::Runnable | RunStatus::Owned | RunStatus::Waiting | RunStatus::Parked => row.has_output || row.has_error,
+        RunStatus::Runnable | RunStatus::Owned | RunStatus::Waiting | RunStatus::Parked => {
+            row.has_output || row.has_error
+        }
         RunStatus::Unknown(_) => false,
     };
     let has = match (row.has_output, row.has_error) {
@@ -191,6 +193,8 @@ fn stuck(row: &RunRow, waits: &Waits) -> Option<String> {
             None => Some("waits on nothing".into()),
             Some(hope) => hope.clone().err(),
         },
-        RunStatus::Owned | RunStatus::Completed | RunStatus::Failed | RunStatus::Canceled | RunStatus::Unknown(_) => None,
+        RunStatus::Owned | RunStatus::Completed | RunStatus::Failed | RunStatus::Canceled | RunStatus::Unknown(_) => {
+            None
+        }
     }
 }

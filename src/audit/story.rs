@@ -63,7 +63,8 @@ impl Story {
                     report.add(Check::StepsPair, subject, detail);
                 } else if self.step != event.step {
                     let started = self.step.as_deref().unwrap_or("?");
-                    let detail = format!("completed step `{name}` at event {}, but had started `{started}`", event.ordinal);
+                    let detail =
+                        format!("completed step `{name}` at event {}, but had started `{started}`", event.ordinal);
                     report.add(Check::StepsPair, subject, detail);
                 }
                 self.started = false;

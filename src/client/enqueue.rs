@@ -8,6 +8,7 @@ use crate::domain::{JsonText, RunId, RunKey, RunStatus};
 use crate::error::Error;
 use crate::run::{Step, Workflow};
 use crate::store::{Hint, Made, NewRun};
+use std::sync::PoisonError;
 
 /// Runs per statement.
 const CHUNK: usize = 2_000;
@@ -49,9 +50,7 @@ impl Client {
         &self,
         runs: Vec<(String, W::Input)>,
     ) -> Result<Vec<Result<(RunKey, Enqueued), Error>>, Error> {
-        let mut steps: Vec<String> = W::table().iter().map(|entry| entry.name().to_owned()).collect();
-        steps.sort_unstable();
-        let workflow = self.store().register_workflow(W::NAME, W::VERSION, &steps).await?;
+        let workflow = self.workflow::<W>().await?;
         let mut answers: Vec<Result<(RunKey, Enqueued), Error>> = Vec::with_capacity(runs.len());
         let (mut chunk, mut places, mut bytes) = (Vec::new(), Vec::new(), 0);
         let mut made_any = false;
@@ -77,6 +76,19 @@ impl Client {
             let _ = self.store().nudge(Hint::Runs).await;
         }
         Ok(answers)
+    }
+
+    /// The key of the workflow's version; asked of the database once.
+    async fn workflow<W: Workflow>(&self) -> Result<i32, Error> {
+        let name = (W::NAME, W::VERSION);
+        if let Some(key) = self.workflows.lock().unwrap_or_else(PoisonError::into_inner).get(&name) {
+            return Ok(*key);
+        }
+        let mut steps: Vec<String> = W::table().iter().map(|entry| entry.name().to_owned()).collect();
+        steps.sort_unstable();
+        let key = self.store().register_workflow(W::NAME, W::VERSION, &steps).await?;
+        self.workflows.lock().unwrap_or_else(PoisonError::into_inner).insert(name, key);
+        Ok(key)
     }
 
     async fn write(

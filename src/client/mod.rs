@@ -13,6 +13,9 @@ use crate::error::Error;
 use crate::run::Workflow;
 use crate::store::{BatchTotals, BatchView, Counts, Database, EventView, RunView, Store};
 
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
 /// Connections of a client that is not a node's.
 const CONNECTIONS: u32 = 4;
 /// Events read per statement.
@@ -29,6 +32,8 @@ const EVENTS_PAGE: i64 = 1_000;
 #[derive(Clone)]
 pub struct Client {
     store: Store,
+    /// The keys of workflow versions that were registered or found by this client.
+    workflows: Arc<Mutex<HashMap<(&'static str, u32), i32>>>,
 }
 
 impl std::fmt::Debug for Client {
@@ -45,12 +50,11 @@ impl Client {
     pub async fn connect(url: &str) -> Result<Self, Error> {
         let store = Store::new(Database::new(url)?, CONNECTIONS);
         store.check().await?;
-        Ok(Self { store })
+        Ok(Self::of(store))
     }
 
-    #[cfg(feature = "node")]
     pub(crate) fn of(store: Store) -> Self {
-        Self { store }
+        Self { store, workflows: Arc::default() }
     }
 
     pub(crate) fn store(&self) -> &Store {

@@ -41,7 +41,7 @@ pub async fn plant(database: &Database, name: &str) -> Result<(), PlantError> {
     };
     let mut conn = database.connect().await?;
     let mut tx = conn.begin().await.map_err(StoreError::from)?;
-    sqlx::raw_sql(sql).execute(&mut *tx).await.map_err(StoreError::from)?;
+    sqlx::raw_sql(*sql).execute(&mut *tx).await.map_err(StoreError::from)?;
     tx.commit().await.map_err(StoreError::from)?;
     Ok(())
 }

@@ -2,6 +2,7 @@
 
 use super::error::StoreError;
 use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
+use sqlx::types::chrono::{DateTime, Utc};
 use sqlx::{ConnectOptions, Connection, PgConnection};
 use std::str::FromStr;
 use std::time::Duration;
@@ -23,6 +24,13 @@ pub(crate) async fn within<T>(work: impl Future<Output = Result<T, StoreError>>)
         Ok(result) => result,
         Err(_) => Err(StoreError::Connection("no answer to a statement within its deadline".into())),
     }
+}
+
+/// One server process: a number may be given again, with its start it names one.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Backend {
+    pub pid: Option<i32>,
+    pub since: Option<DateTime<Utc>>,
 }
 
 /// Where the database is, and how sessions of ours are set up. Never printed: a URL may hold a password.
@@ -83,7 +91,7 @@ impl Database {
     }
 
     /// A connection for hot statements: look-ups by key whatever the planner last heard of the tables' sizes.
-    pub(crate) async fn connect_hot(&self) -> Result<(PgConnection, i32), StoreError> {
+    pub(crate) async fn connect_hot(&self) -> Result<(PgConnection, Backend), StoreError> {
         let mut conn = self.connect().await?;
         sqlx::raw_sql(
             "set enable_seqscan = off; set enable_hashjoin = off; set enable_mergejoin = off; \
@@ -91,8 +99,10 @@ impl Database {
         )
         .execute(&mut conn)
         .await?;
-        let pid = sqlx::query_scalar!(r#"select pg_backend_pid() as "pid!""#).fetch_one(&mut conn).await?;
-        Ok((conn, pid))
+        let row = sqlx::query!("select pid, backend_start from pg_stat_activity where pid = pg_backend_pid()")
+            .fetch_one(&mut conn)
+            .await?;
+        Ok((conn, Backend { pid: row.pid, since: row.backend_start }))
     }
 
     /// The options, for a listener.

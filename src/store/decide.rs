@@ -2,6 +2,7 @@
 //! are locked (which waits for it), then read, and the fence of every row whose transition is not in is raised: from then on
 //! it can never get in.
 
+use super::connect::Backend;
 use super::error::StoreError;
 use crate::domain::{Transition, Verdict};
 use sqlx::{Connection, PgConnection};
@@ -10,12 +11,18 @@ use sqlx::{Connection, PgConnection};
 /// backend, ended first if it can be.
 pub(super) async fn decide(
     conn: &mut PgConnection,
-    doubtful: Option<i32>,
+    doubtful: Option<Backend>,
     transitions: &[Transition],
 ) -> Result<Vec<Verdict>, StoreError> {
-    if let Some(pid) = doubtful {
+    if let Some(backend) = doubtful {
         // Only speeds things up: the row locks below decide, and a role may not be allowed to end backends.
-        let _ = sqlx::query_scalar!("select pg_terminate_backend($1)", pid).fetch_one(&mut *conn).await;
+        let _ = sqlx::query_scalar!(
+            "select pg_terminate_backend(pid) from pg_stat_activity where pid = $1 and backend_start = $2",
+            backend.pid,
+            backend.since
+        )
+        .fetch_optional(&mut *conn)
+        .await;
     }
     let run: Vec<i64> = transitions.iter().map(|t| t.run.0).collect();
     let fence: Vec<i64> = transitions.iter().map(|t| t.fence.0).collect();

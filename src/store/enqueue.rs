@@ -48,13 +48,13 @@ pub(super) async fn enqueue(pool: &PgPool, runs: &[NewRun]) -> Result<Vec<Made>,
             answers.push(Made::Created(key));
             continue;
         }
-        answers.push(match (first.get(run.run_id.as_str()), known.get(&run.run_id)) {
-            (Some(f), _) if *f != k => match answers.get(*f) {
-                Some(Made::Created(key)) if runs[*f].digest == run.digest => Made::Existing(*key, RunStatus::Runnable),
-                Some(same @ Made::Existing(..)) if runs[*f].digest == run.digest => *same,
-                _ => Made::Duplicate,
-            },
-            (_, Some((key, status, digest))) if digest == &run.digest => Made::Existing(*key, *status),
+        // The first one under that id in this call, if it made the run; else what stands there already.
+        let made_first = first.get(run.run_id.as_str()).filter(|f| **f != k).and_then(|f| match answers.get(*f) {
+            Some(Made::Created(key)) => Some((*key, RunStatus::Runnable, runs[*f].digest)),
+            _ => None,
+        });
+        answers.push(match made_first.or_else(|| known.get(&run.run_id).copied()) {
+            Some((key, status, digest)) if digest == run.digest => Made::Existing(key, status),
             _ => Made::Duplicate,
         });
     }

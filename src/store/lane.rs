@@ -1,6 +1,6 @@
 //! A lane: one connection that writes owned transitions, and never answers before it knows.
 
-use super::connect::{Database, within};
+use super::connect::{Backend, Database, within};
 use super::decide::decide;
 use super::error::StoreError;
 use super::flush;
@@ -14,14 +14,14 @@ const TRANSIENT_TRIES: u32 = 5;
 /// One connection of the committer.
 pub(crate) struct Lane {
     database: Database,
-    conn: Option<(PgConnection, i32)>,
+    conn: Option<(PgConnection, Backend)>,
     /// The backend of a connection that lost an answer.
-    last_pid: Option<i32>,
+    doubtful: Option<Backend>,
 }
 
 impl Lane {
     pub(crate) fn new(database: Database) -> Self {
-        Self { database, conn: None, last_pid: None }
+        Self { database, conn: None, doubtful: None }
     }
 
     /// Writes transitions of different runs, and answers each, in their order. Returns only when every fate is known; while
@@ -68,11 +68,10 @@ impl Lane {
     }
 
     async fn once(&mut self, batch: &[Transition]) -> Result<Vec<Verdict>, StoreError> {
-        let (conn, pid) = match self.conn.take() {
+        let (mut conn, backend) = match self.conn.take() {
             Some(conn) => conn,
             None => self.reconnect().await,
         };
-        let mut conn = conn;
         let work = async {
             let refused = flush::without_cause(&mut conn, batch).await?;
             if refused.is_empty() {
@@ -90,25 +89,20 @@ impl Lane {
         let result = within(work).await;
         // A connection that lost an answer is dropped, but its backend's number is kept for the decision.
         match &result {
-            Err(error) if error.is_connection() => self.doubtful(pid),
-            _ => self.conn = Some((conn, pid)),
+            Err(error) if error.is_connection() => self.doubtful = Some(backend),
+            _ => self.conn = Some((conn, backend)),
         }
         result
     }
 
-    fn doubtful(&mut self, pid: i32) {
-        tracing::debug!(pid, "a connection is given up");
-        self.last_pid = Some(pid);
-    }
-
     async fn decide(&mut self, batch: &[Transition]) -> Vec<Verdict> {
-        let doubtful = self.last_pid.take();
+        let doubtful = self.doubtful.take();
         let mut wait = Duration::from_millis(20);
         loop {
-            let (mut conn, pid) = self.reconnect().await;
+            let (mut conn, backend) = self.reconnect().await;
             match within(decide(&mut conn, doubtful, batch)).await {
                 Ok(verdicts) => {
-                    self.conn = Some((conn, pid));
+                    self.conn = Some((conn, backend));
                     return verdicts;
                 }
                 Err(error) => tracing::warn!(%error, "an unknown commit could not be decided yet"),
@@ -119,7 +113,7 @@ impl Lane {
     }
 
     /// A connection, however long it takes.
-    async fn reconnect(&mut self) -> (PgConnection, i32) {
+    async fn reconnect(&mut self) -> (PgConnection, Backend) {
         let mut wait = Duration::from_millis(20);
         loop {
             match self.database.connect_hot().await {

@@ -8,6 +8,8 @@ pub(crate) mod audit;
 #[doc(hidden)]
 pub mod audit_plant;
 mod claim;
+#[cfg(feature = "node")]
+mod clock;
 mod codec;
 mod connect;
 mod decide;
@@ -33,6 +35,8 @@ pub use read::{BatchTotals, BatchView, Counts, EventView, RunView};
 
 pub(crate) use accounts::{Brake, Lease};
 pub(crate) use claim::{Claimed, Claimer, Demand, Floor};
+#[cfg(feature = "node")]
+pub(crate) use clock::advance as advance_clock;
 pub(crate) use codec::Code;
 pub(crate) use enqueue::{Made, NewRun};
 pub(crate) use handle::Store;

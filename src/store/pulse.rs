@@ -4,8 +4,8 @@ use super::connect::{Database, within};
 use super::error::StoreError;
 use super::nodes;
 use crate::domain::NodeId;
-use sqlx::postgres::{PgListener, PgPoolOptions};
 use sqlx::PgConnection;
+use sqlx::postgres::{PgListener, PgPoolOptions};
 
 /// The connection that beats. It is used for nothing else, so that no other work can make a node look dead.
 pub(crate) struct Pulse {

@@ -9,20 +9,35 @@ use sqlx::PgPool;
 /// [`StoreError::WorkflowDrift`] when the same version was registered with other steps.
 pub(super) async fn register(pool: &PgPool, name: &str, version: u32, steps: &[String]) -> Result<i32, StoreError> {
     let number = i32::try_from(version).unwrap_or(i32::MAX);
-    sqlx::query!(
-        "insert into longhaul.workflow_versions (name, version, steps) values ($1, $2, $3) on conflict do nothing",
-        name,
-        number,
-        steps
-    )
-    .execute(pool)
-    .await?;
-    // A statement of its own: what another transaction inserted meanwhile is not in the first one's snapshot.
-    let row =
-        sqlx::query!("select id, steps from longhaul.workflow_versions where name = $1 and version = $2", name, number)
-            .fetch_one(pool)
+    // Looked up first: an insert that conflicts would use up a key each time.
+    let known = match find(pool, name, number).await? {
+        Some(known) => known,
+        None => {
+            sqlx::query!(
+                "insert into longhaul.workflow_versions (name, version, steps) values ($1, $2, $3) on conflict do nothing",
+                name,
+                number,
+                steps
+            )
+            .execute(pool)
             .await?;
-    if row.steps == steps { Ok(row.id) } else { Err(StoreError::WorkflowDrift { name: name.to_owned(), version }) }
+            // A statement of its own: what another transaction inserted meanwhile is not in the first one's snapshot.
+            let lost = || StoreError::Corrupt(format!("workflow `{name}` version {version} is not registered"));
+            find(pool, name, number).await?.ok_or_else(lost)?
+        }
+    };
+    if known.1 == steps { Ok(known.0) } else { Err(StoreError::WorkflowDrift { name: name.to_owned(), version }) }
+}
+
+async fn find(pool: &PgPool, name: &str, version: i32) -> Result<Option<(i32, Vec<String>)>, StoreError> {
+    let row = sqlx::query!(
+        "select id, steps from longhaul.workflow_versions where name = $1 and version = $2",
+        name,
+        version
+    )
+    .fetch_optional(pool)
+    .await?;
+    Ok(row.map(|r| (r.id, r.steps)))
 }
 
 /// Versions that have runs which are due, but which no living node has registered here: `(name, version, runs)`.

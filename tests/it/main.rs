@@ -1,5 +1,23 @@
 //! The integration tests of Longhaul: at its boundaries, on a real PostgreSQL, driven by messages.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs, unreachable_pub)]
 
+mod actors;
+mod asking;
+mod clock;
+mod commit;
+mod drain;
+mod enqueue;
+mod flows;
 mod local;
+mod models;
+mod notify;
+mod ownership;
+mod proxy;
+mod results;
+mod send;
+mod send_again;
+mod steps;
+mod steps_ledger;
 mod support;
+mod tidy;
+mod values;

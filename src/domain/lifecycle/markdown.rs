@@ -1,6 +1,7 @@
 //! The tables of `docs/lifecycle.md`.
 
 use super::{BatchMove, ItemMove, Move, RunMove, WaitMove};
+#[cfg(test)]
 use crate::domain::EventType;
 use std::fmt::Write;
 

@@ -24,8 +24,6 @@ pub enum RunMove {
     Park,
     /// A node lets go of what it does not hold.
     Released,
-    /// A node that is stopping takes back a start that never reached user code.
-    HandedBack,
     /// A transition whose commit was in doubt is decided not to be in.
     Decided,
     /// It is taken from a dead node.
@@ -81,7 +79,6 @@ impl RunMove {
             Self::Enqueued
             | Self::Claimed
             | Self::Released
-            | Self::HandedBack
             | Self::Decided
             | Self::TakenOver
             | Self::Submitted
@@ -104,7 +101,6 @@ impl Move for RunMove {
         Self::Fail,
         Self::Park,
         Self::Released,
-        Self::HandedBack,
         Self::Decided,
         Self::TakenOver,
         Self::Submitted,
@@ -148,15 +144,6 @@ impl Move for RunMove {
                 fence_rises: true,
                 events: &[],
                 note: superseded,
-            },
-            Self::HandedBack => Rule {
-                name: "handed back",
-                statement: "claim::hand_back",
-                by: By::Owner,
-                paths: &[(Some(Owned), Runnable)],
-                fence_rises: true,
-                events: &[],
-                note: "the start is not counted",
             },
             Self::Decided => Rule {
                 name: "decided",

@@ -70,3 +70,19 @@ fn events_without_a_move_are_known() {
     let left = [EventType::RunCanceled, EventType::RunRetried, EventType::Custom];
     assert_eq!(markdown::unwritten(), left);
 }
+
+#[test]
+fn every_statement_is_there() {
+    fn check<M: Move>() {
+        for rule in M::ALL.iter().map(|step| step.rule()) {
+            let (file, function) = rule.statement.split_once("::").unwrap();
+            let path = format!("{}/src/store/{file}.rs", env!("CARGO_MANIFEST_DIR"));
+            let text = std::fs::read_to_string(path).unwrap();
+            assert!(text.contains(&format!("async fn {function}(")), "{}", rule.statement);
+        }
+    }
+    check::<RunMove>();
+    check::<WaitMove>();
+    check::<BatchMove>();
+    check::<ItemMove>();
+}

@@ -1,0 +1,188 @@
+//! What the command line says.
+
+use clap::{Args, Parser, Subcommand};
+use std::path::PathBuf;
+use std::time::Duration;
+
+const EXIT_CODES: &str = "\
+Exit codes:
+  0    it is done, and all is well
+  1    something was found: a failed run, a request paid twice, a broken rule, no run of that id
+  2    the command line or an input file is wrong
+  3    the database or the provider cannot be reached or used
+  4    the command itself broke
+  130  interrupted
+
+Environment:
+  LONGHAUL_DATABASE_URL  the database, where --database does not name it
+  RUST_LOG               what is logged to stderr (default: warn)";
+
+/// Long work, run durably on Postgres.
+#[derive(Debug, Parser)]
+#[command(name = "longhaul", version, about, after_help = EXIT_CODES)]
+pub(crate) struct Cli {
+    /// Print JSON: one value, on the last line of stdout.
+    #[arg(long, global = true)]
+    pub json: bool,
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run everything on this machine: a database, a local provider, workers, and one of them killed half-way.
+    #[command(after_help = EXIT_CODES)]
+    Demo(DemoArgs),
+    /// A worker of the demo.
+    #[command(hide = true)]
+    DemoWorker(WorkerArgs),
+    /// Serve a local provider that behaves as Anthropic's Message Batches API does.
+    Sandbox(SandboxArgs),
+    /// Bring the schema `longhaul` of a database up to this build.
+    Migrate(DatabaseArgs),
+    /// Show how many runs there are of each status, totals of the batches, and the living nodes.
+    Status(DatabaseArgs),
+    /// Look at runs.
+    Runs(RunsArgs),
+    /// Print the ledger of a run.
+    Events(RunArgs),
+    /// List the latest batches, the newest first.
+    Batches(BatchesArgs),
+    /// List the living nodes and how many runs each holds.
+    Nodes(DatabaseArgs),
+    /// Check the tables against the rules the engine keeps. Exits with 1 when one is broken.
+    #[command(after_help = EXIT_CODES)]
+    Audit(AuditArgs),
+}
+
+/// Which database.
+#[derive(Debug, Args)]
+pub(crate) struct DatabaseArgs {
+    /// The database.
+    #[arg(long, value_name = "URL", env = "LONGHAUL_DATABASE_URL", hide_env_values = true)]
+    pub database: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DemoArgs {
+    /// A server to make the demo's own database on; by default a private one is started.
+    #[arg(long, value_name = "URL", env = "LONGHAUL_DATABASE_URL", hide_env_values = true)]
+    pub database: Option<String>,
+    /// How many runs; the input is repeated, under ids such as `1790-2` [default: one for each line].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub runs: Option<u32>,
+    /// Workers that share the work; one more replaces the one that is killed.
+    #[arg(long, value_name = "K", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=16))]
+    pub workers: u8,
+    /// Texts of your own: one JSON object a line, with `text`, and if you like `id`, `year` and `title`.
+    #[arg(long, value_name = "FILE.jsonl")]
+    pub input: Option<PathBuf>,
+    /// Leave database, provider and workers up until Ctrl-C, and say how to look at them.
+    #[arg(long)]
+    pub keep: bool,
+    /// Break one rule on purpose before the audit (`list` prints the names).
+    #[arg(long, value_name = "NAME")]
+    pub plant: Option<String>,
+    /// How long the provider takes for a batch.
+    #[arg(long, value_name = "DURATION", default_value = "800ms", value_parser = duration)]
+    pub processing: Duration,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct WorkerArgs {
+    #[command(flatten)]
+    pub database: DatabaseArgs,
+    /// The provider's address.
+    #[arg(long, value_name = "URL")]
+    pub provider: String,
+    /// What the node is called.
+    #[arg(long)]
+    pub name: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SandboxArgs {
+    /// The port on 127.0.0.1; 0 takes any free one.
+    #[arg(long, default_value_t = 8087)]
+    pub port: u16,
+    /// How long a batch is in progress.
+    #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = duration)]
+    pub processing: Duration,
+    /// The file of the paid ledger, which is appended to [default: a temporary one].
+    #[arg(long, value_name = "FILE")]
+    pub ledger: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RunsArgs {
+    #[command(subcommand)]
+    pub command: RunsCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum RunsCommand {
+    /// Show a run.
+    Show(RunArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RunArgs {
+    /// The id it was enqueued under.
+    pub id: String,
+    #[command(flatten)]
+    pub database: DatabaseArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct BatchesArgs {
+    #[command(flatten)]
+    pub database: DatabaseArgs,
+    /// How many.
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    pub limit: u32,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AuditArgs {
+    #[command(flatten)]
+    pub database: DatabaseArgs,
+    /// The provider's own record of what it was paid for: one JSON object a line, as the sandbox writes it.
+    #[arg(long, value_name = "FILE")]
+    pub ledger: Option<PathBuf>,
+}
+
+/// Reads `800ms`, `2s`, `5m`, `1h`.
+fn duration(text: &str) -> Result<Duration, String> {
+    let unit_at = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(unit_at);
+    let ms_per_unit = match unit {
+        "ms" => 1,
+        "s" => 1_000,
+        "m" => 60_000,
+        "h" => 3_600_000,
+        _ => return Err("write a whole number and a unit: 800ms, 2s, 5m, 1h".into()),
+    };
+    let number: u64 = number.parse().map_err(|_| "write a whole number and a unit: 800ms, 2s, 5m, 1h")?;
+    let ms = number.checked_mul(ms_per_unit).filter(|ms| *ms <= 7 * 24 * 3_600_000);
+    ms.map(Duration::from_millis).ok_or_else(|| "at most a week".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn durations_have_a_unit() {
+        assert_eq!(duration("800ms"), Ok(Duration::from_millis(800)));
+        assert_eq!(duration("2m"), Ok(Duration::from_secs(120)));
+        for bad in ["", "5", "ms", "-1s", "1.5s", "99999999999h", "1 s"] {
+            assert!(duration(bad).is_err(), "{bad}");
+        }
+    }
+}

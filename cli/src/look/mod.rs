@@ -1,0 +1,16 @@
+//! The commands that look and change nothing.
+
+mod batches;
+mod nodes;
+mod runs;
+mod status;
+
+pub(crate) use batches::batches;
+pub(crate) use nodes::nodes;
+pub(crate) use runs::{events, run};
+pub(crate) use status::status;
+
+/// A head of a table, or a row of words.
+fn row(cells: &[&str]) -> Vec<String> {
+    cells.iter().map(|cell| (*cell).to_owned()).collect()
+}

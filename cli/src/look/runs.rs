@@ -1,0 +1,128 @@
+//! `longhaul runs show` and `longhaul events`.
+
+use super::row;
+use crate::args::RunArgs;
+use crate::error::{CliError, Exit};
+use crate::out;
+use longhaul::Client;
+use longhaul::store::{EventView, RunView};
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+#[derive(Debug, Serialize)]
+struct RunLine {
+    id: String,
+    workflow: String,
+    version: u32,
+    status: &'static str,
+    step: String,
+    waits_for: Option<WaitLine>,
+    events: i32,
+    errors: u32,
+    owner: Option<String>,
+    reason: Option<String>,
+    created_at: String,
+    finished_at: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct WaitLine {
+    kind: &'static str,
+    status: &'static str,
+}
+
+impl From<RunView> for RunLine {
+    fn from(run: RunView) -> Self {
+        Self {
+            id: run.run_id,
+            workflow: run.workflow,
+            version: run.version,
+            status: run.status.as_str(),
+            step: run.step,
+            waits_for: run.wait.map(|(kind, status)| WaitLine { kind: kind.as_str(), status: status.as_str() }),
+            events: run.events,
+            errors: run.errors,
+            owner: run.owner.map(|owner| owner.to_string()),
+            reason: run.reason,
+            created_at: run.created_at.to_rfc3339(),
+            finished_at: run.finished_at.map(|at| at.to_rfc3339()),
+        }
+    }
+}
+
+pub(crate) async fn run(args: &RunArgs, as_json: bool) -> Result<Exit, CliError> {
+    let client = Client::connect(&args.database.database).await?;
+    let run = RunLine::from(client.run(&args.id).await?);
+    if as_json {
+        out::json(&run)?
+    } else {
+        out::text(&readable(&run))?
+    }
+    Ok(Exit::Well)
+}
+
+fn readable(run: &RunLine) -> String {
+    let mut text = format!("run {}\n", run.id);
+    let mut line = |name: &str, value: &str| text.push_str(&format!("  {name:<12}{value}\n"));
+    line("workflow", &format!("{} version {}", run.workflow, run.version));
+    line("status", run.status);
+    line("step", &run.step);
+    if let (Some(wait), None) = (&run.waits_for, &run.finished_at) {
+        line("waits for", &format!("{} ({})", wait.kind, wait.status));
+    }
+    line("events", &run.events.to_string());
+    if run.errors > 0 {
+        line("errors", &format!("{} in the present step", run.errors));
+    }
+    for (name, value) in [("held by", &run.owner), ("reason", &run.reason)] {
+        if let Some(value) = value {
+            line(name, value);
+        }
+    }
+    line("enqueued", &run.created_at);
+    if let Some(at) = &run.finished_at {
+        line("finished", at);
+    }
+    text
+}
+
+#[derive(Debug, Serialize)]
+struct EventLine<'a> {
+    ordinal: i32,
+    r#type: &'static str,
+    at: String,
+    /// The ordinal of the event of this run that caused it, where that is not the one before.
+    cause: Option<i32>,
+    payload: &'a RawValue,
+}
+
+pub(crate) async fn events(args: &RunArgs, as_json: bool) -> Result<Exit, CliError> {
+    let client = Client::connect(&args.database.database).await?;
+    let events = client.events(&args.id).await?;
+    if as_json {
+        let lines: Result<Vec<EventLine<'_>>, serde_json::Error> = events.iter().map(event).collect();
+        out::json(&lines.map_err(|error| CliError::io("read the payload of an event", error.into()))?)?;
+    } else {
+        out::text(&listing(&events))?;
+    }
+    Ok(Exit::Well)
+}
+
+fn event(event: &EventView) -> Result<EventLine<'_>, serde_json::Error> {
+    Ok(EventLine {
+        ordinal: event.id.ordinal,
+        r#type: event.kind.as_str(),
+        at: event.at.to_rfc3339(),
+        cause: event.cause.map(|cause| cause.ordinal),
+        payload: serde_json::from_str(&event.payload)?,
+    })
+}
+
+fn listing(events: &[EventView]) -> String {
+    let mut rows = vec![row(&["no", "at", "event", "payload"])];
+    rows.extend(events.iter().map(|event| {
+        let at = event.at.format("%T%.3f").to_string();
+        vec![event.id.ordinal.to_string(), at, event.kind.to_string(), event.payload.clone()]
+    }));
+    out::table(&rows)
+}
