@@ -67,7 +67,13 @@ impl Accounts {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).get(provider).copied()
     }
 
-    pub(crate) fn write(&self, provider: &str, account: i32) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(provider.to_owned(), account);
+    /// Enters an account. `Err` is another provider's name that has it already: two would take its lease from each other.
+    pub(crate) fn write(&self, provider: &str, account: i32) -> Result<(), String> {
+        let mut accounts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((other, _)) = accounts.iter().find(|(name, key)| **key == account && *name != provider) {
+            return Err(other.clone());
+        }
+        accounts.insert(provider.to_owned(), account);
+        Ok(())
     }
 }

@@ -123,6 +123,14 @@ async fn finish(ctx: &Ctx, name: &str, batch: &HeldBatch, cut: Option<String>) -
     Ok(Look::Later(wait.min(ctx.config().batch_poll_interval), Some(note)))
 }
 
+/// What a line says of an adopted batch.
+enum Proof {
+    Ours,
+    /// Somebody else's, or not ours to read any more.
+    Foreign,
+    Neither,
+}
+
 struct Reading<'a> {
     ctx: &'a Ctx,
     provider: &'a Arc<dyn BatchProvider>,
@@ -140,8 +148,12 @@ impl Reading<'_> {
             return Ok(true);
         }
         let read = self.provider.read_line(&line);
-        if !self.verified && !self.verify(&read).await? {
-            return Ok(false);
+        if !self.verified {
+            match self.verify(&read).await? {
+                Proof::Ours => self.verified = true,
+                Proof::Foreign => return Ok(false),
+                Proof::Neither => return Ok(true),
+            }
         }
         let Some(id) = read.custom_id.filter(|id| id.intent == self.batch.intent) else {
             tracing::warn!(batch = self.batch.batch, bytes = line.len(), "a result line of nobody was passed over");
@@ -159,17 +171,27 @@ impl Reading<'_> {
         Ok(true)
     }
 
-    /// The first line with a readable id decides whose batch this is.
-    async fn verify(&mut self, line: &Line) -> Result<bool, StoreError> {
+    /// The first line with a readable id decides whose batch this is; one that cannot be read proves nothing.
+    async fn verify(&mut self, line: &Line) -> Result<Proof, StoreError> {
         let store = self.ctx.store();
         if line.custom_id.is_some_and(|id| id.intent == self.batch.intent) {
-            self.verified = store.verified(self.batch.batch, self.batch.fence).await?;
-            return Ok(self.verified);
+            let verified = store.verified(self.batch.batch, self.batch.fence).await?;
+            return Ok(if verified { Proof::Ours } else { Proof::Foreign });
+        }
+        if !line.named {
+            return Ok(Proof::Neither);
+        }
+        if let Some(id) = line.custom_id
+            && store.hand_over(self.batch.batch, self.batch.fence, id.intent).await?
+        {
+            tracing::warn!(batch = %self.batch.provider_batch_id, "an adopted batch is that of another send of ours");
+            self.ctx.board.wake_submitters();
+            return Ok(Proof::Foreign);
         }
         tracing::warn!(batch = %self.batch.provider_batch_id, "an adopted batch is somebody else's");
         store.foreign(self.batch.batch, self.batch.fence).await?;
         self.ctx.board.wake_submitters();
-        Ok(false)
+        Ok(Proof::Foreign)
     }
 
     fn sort(&mut self, item: i32, outcome: LineOutcome, line: Vec<u8>) {

@@ -10,6 +10,7 @@ use super::{Handled, advancer, committer, heart, ingester, janitor, notifier, su
 use crate::domain::NodeId;
 use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef, SupervisionEvent};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::sync::watch;
 
@@ -104,29 +105,31 @@ impl State {
         }
         let (shared, myself) = (self.args.shared.clone(), myself.clone());
         tokio::spawn(async move {
-            let next = register(&shared, node).await;
-            let _ = myself.cast(Msg::Begin(Arc::new(Ctx::new(shared, next))));
+            if let Some(next) = register(&shared, node).await {
+                let _ = myself.cast(Msg::Begin(Arc::new(Ctx::new(shared, next))));
+            }
         });
         Ok(())
     }
 }
 
-/// Ends the old id for good and registers a new one, however long that takes.
-async fn register(shared: &Shared, old: NodeId) -> NodeId {
+/// Ends the old id for good and registers a new one, however long that takes; `None` when the node is to end meanwhile.
+async fn register(shared: &Shared, old: NodeId) -> Option<NodeId> {
     let mut wait = Duration::from_millis(50);
-    loop {
+    while !shared.draining.load(Ordering::Acquire) {
         let next = NodeId::random();
         let done = async {
             shared.store.leave(old).await?;
             shared.store.register(next, &shared.config.name, env!("CARGO_PKG_VERSION"), shared.config.lease).await
         };
         match done.await {
-            Ok(()) => return next,
+            Ok(()) => return Some(next),
             Err(error) => tracing::warn!(%error, "a new life could not be registered yet"),
         }
         tokio::time::sleep(wait).await;
         wait = (wait * 2).min(Duration::from_secs(1));
     }
+    None
 }
 
 fn core() -> Vec<Child> {

@@ -6,17 +6,28 @@ use super::ctx::Ctx;
 use super::{committer, timekeeper};
 use crate::domain::{Change, Failure, FailureCode, InvalidJson, JsonText, Position, Transition, Verdict};
 use crate::observe::count;
-use crate::run::flow::{Executed, Flow, Image, Live, StepInfo};
+use crate::run::flow::{Executed, Flow, Image, Live, Outcome, StepInfo};
 use crate::run::trampoline::{self, Held};
 use crate::store::Claimed;
 use ractor::RpcReplyPort;
 use std::sync::Arc;
-use std::time::Instant;
-use tokio::sync::oneshot;
+use std::time::{Duration, Instant};
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
+
+/// How long a run waits for another look at the slots for blocking steps.
+const SLOT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Runs the steps of a claimed run until it is over, suspended, released, or not ours any more.
 pub(super) async fn run(ctx: Arc<Ctx>, claimed: Claimed) {
     let Some(flow) = ctx.shared.flows.get(&claimed.workflow).cloned() else { return };
+    let unknown =
+        claimed.answer.as_ref().map(|(name, _)| name).filter(|name| !ctx.shared.providers.contains_key(*name));
+    if let Some(name) = unknown.cloned() {
+        // The answer was paid for, and another node can read it.
+        let reason = format!("its answer is from provider `{name}`, which this node does not have");
+        ask(&ctx, trampoline::park(&held(&claimed), "unknown-provider", reason)).await;
+        return;
+    }
     let (held, image) = match take_up(&ctx, claimed) {
         Ok(taken) => taken,
         Err((held, failure)) => return commit_last(&ctx, &held, failure).await,
@@ -27,18 +38,23 @@ pub(super) async fn run(ctx: Arc<Ctx>, claimed: Claimed) {
     }
 }
 
-/// The argument of the step, with the answer that it waited for.
-fn take_up(ctx: &Ctx, claimed: Claimed) -> Result<(Held, Image), (Held, Failure)> {
-    let image =
-        Image { run: claimed.run, run_id: claimed.run_id.as_str().into(), input: claimed.input, state: claimed.state };
-    let mut held = Held {
+fn held(claimed: &Claimed) -> Held {
+    let (step, arg, stack) = (claimed.step.clone(), claimed.arg.clone(), claimed.stack.clone());
+    Held {
         run: claimed.run,
         fence: claimed.fence,
         cursor: claimed.cursor,
-        position: Position { step: claimed.step, arg: claimed.arg, stack: claimed.stack },
+        position: Position { step, arg, stack },
         errors: claimed.errors,
         starts: claimed.starts,
-    };
+    }
+}
+
+/// The argument of the step, with the answer that it waited for.
+fn take_up(ctx: &Ctx, claimed: Claimed) -> Result<(Held, Image), (Held, Failure)> {
+    let mut held = held(&claimed);
+    let image =
+        Image { run: claimed.run, run_id: claimed.run_id.as_str().into(), input: claimed.input, state: claimed.state };
     if claimed.waited {
         match answer(ctx, claimed.answer) {
             Ok(answer) => {
@@ -67,10 +83,15 @@ async fn steps(ctx: &Arc<Ctx>, flow: &dyn Flow, mut held: Held, mut live: Box<dy
         let transition = match trampoline::admit(flow.manifest(), &held) {
             Err(instead) => *instead,
             Ok(info) => {
+                let slot = match slot(ctx, info) {
+                    Ok(slot) => slot,
+                    Err(NoSlot) => return hand_back(ctx, &held).await,
+                };
                 let begun = Instant::now();
                 let executed;
-                (live, executed) = match execute(ctx, live, info, &held).await {
-                    Some(done) => done,
+                (live, executed) = match execute(live, info, &held, slot).await {
+                    Some((Some(live), executed)) => (live, executed),
+                    Some((None, executed)) => return give_up(ctx, &held, info, executed, begun).await,
                     None => return,
                 };
                 let more = !ctx.draining();
@@ -84,26 +105,57 @@ async fn steps(ctx: &Arc<Ctx>, flow: &dyn Flow, mut held: Held, mut live: Box<dy
     }
 }
 
-/// Runs the user code of one step, within its timeout, where it belongs. `None`: this task is being ended.
+/// Every thread for blocking steps is taken.
+struct NoSlot;
+
+/// The slot for the user code of a blocking step; others need none.
+fn slot(ctx: &Ctx, info: &StepInfo) -> Result<Option<OwnedSemaphorePermit>, NoSlot> {
+    if !info.blocking {
+        return Ok(None);
+    }
+    ctx.shared.blocking.clone().try_acquire_owned().map(Some).map_err(|_| NoSlot)
+}
+
+/// Lets go of a run whose step cannot begin now, so that its start is not counted against the crash limit.
+async fn hand_back(ctx: &Ctx, held: &Held) {
+    match ctx.store().hand_back(held.run, held.fence, SLOT_PAUSE).await {
+        Ok(_) => {
+            ctx.board.timekeeper.send(timekeeper::Msg::Due(SLOT_PAUSE));
+        }
+        Err(error) => tracing::warn!(run = held.run.0, %error, "a run was not handed back: it is released as not held"),
+    }
+}
+
+/// A blocking step ran out of time: its thread goes on, but its run is let go, and what it may still do is fenced.
+async fn give_up(ctx: &Ctx, held: &Held, info: &StepInfo, executed: Executed, begun: Instant) {
+    let transition = trampoline::settle(held, info, executed, begun.elapsed(), false, rand::random());
+    commit(ctx, held, transition).await;
+}
+
+/// Runs the user code of one step, within its timeout, where it belongs. Without the live run: its thread still has it.
+/// `None`: this task is being ended.
 async fn execute(
-    ctx: &Arc<Ctx>,
     mut live: Box<dyn Live>,
     info: &StepInfo,
     held: &Held,
-) -> Option<(Box<dyn Live>, Executed)> {
+    slot: Option<OwnedSemaphorePermit>,
+) -> Option<(Option<Box<dyn Live>>, Executed)> {
     let (step, arg, cursor) = (held.position.step.clone(), held.position.arg.clone(), held.cursor);
-    if info.blocking {
-        let permit = ctx.shared.blocking.clone().acquire_owned().await.ok()?;
-        let (runtime, timeout) = (tokio::runtime::Handle::current(), info.policy.timeout);
-        let work = tokio::task::spawn_blocking(move || {
-            let _permit = permit;
-            let executed = runtime.block_on(within(timeout, live.as_mut(), &step, arg, cursor));
-            (live, executed)
-        });
-        return work.await.ok();
+    let Some(slot) = slot else {
+        let executed = within(info.policy.timeout, live.as_mut(), &step, arg, cursor).await;
+        return Some((Some(live), executed));
+    };
+    let runtime = tokio::runtime::Handle::current();
+    let work = tokio::task::spawn_blocking(move || {
+        let _slot = slot;
+        let executed = runtime.block_on(live.call(&step, arg, cursor));
+        (live, executed)
+    });
+    let limit = info.policy.timeout.unwrap_or(Duration::MAX);
+    match tokio::time::timeout(limit, work).await {
+        Ok(done) => done.ok().map(|(live, executed)| (Some(live), executed)),
+        Err(_) => Some((None, Executed::bare(Outcome::TimedOut))),
     }
-    let executed = within(info.policy.timeout, live.as_mut(), &step, arg, cursor).await;
-    Some((live, executed))
 }
 
 async fn within(

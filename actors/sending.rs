@@ -30,6 +30,8 @@ pub(super) enum Attempt {
     Submitted,
     /// It does not have it, or there was nothing to send.
     NotSent,
+    /// Every number of requests that could be sent is that of a send in doubt.
+    Numberless,
     /// Nobody knows; it has to be looked for.
     Ambiguous,
     /// Another node holds the lease.
@@ -52,7 +54,7 @@ impl Sending<'_> {
     /// Sends one batch of what waits. `doubtful` are the numbers of requests of ambiguous sends.
     pub(super) async fn send(&self, queue: &Queue, doubtful: &[i32]) -> Result<Attempt, StoreError> {
         let most = self.ctx.config().max_batch_requests.min(self.provider.capabilities().max_requests.max(1) as usize);
-        let Some(size) = policy::size(queue.requests, most, doubtful) else { return Ok(Attempt::NotSent) };
+        let Some(size) = policy::size(queue.requests, most, doubtful) else { return Ok(Attempt::Numberless) };
         let intent = IntentId::new();
         let Some(batch) = self.store().open(self.lease, intent).await? else { return Ok(Attempt::LeaseLost) };
         let filled = self.reserve(batch, size).await?;

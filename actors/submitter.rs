@@ -15,8 +15,9 @@ use crate::observe::count;
 use crate::provider::BatchProvider;
 use crate::store::{Hint, Intent, Lease, StoreError};
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
-use std::sync::Arc;
-use std::time::Duration;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 
 /// Runs told per statement that their requests are at the provider.
@@ -47,6 +48,7 @@ pub(crate) enum Msg {
 pub(crate) struct State {
     args: Args,
     lease: Option<Lease>,
+    looks: Looks,
     busy: bool,
     again: bool,
     round: JoinSet<()>,
@@ -63,7 +65,7 @@ impl Actor for Submitter {
             slot.enter(myself);
         }
         let (round, drains) = (JoinSet::new(), Vec::new());
-        Ok(State { args, lease: None, busy: false, again: false, round, drains })
+        Ok(State { args, lease: None, looks: Looks::default(), busy: false, again: false, round, drains })
     }
 
     async fn post_start(&self, myself: ActorRef<Msg>, _: &mut State) -> Handled {
@@ -103,7 +105,7 @@ impl State {
         self.busy = true;
         while self.round.try_join_next().is_some() {}
         let Some(provider) = self.args.ctx.shared.providers.get(&self.args.provider).cloned() else { return };
-        let round = Round { args: self.args.clone(), provider, lease: self.lease };
+        let round = Round { args: self.args.clone(), provider, lease: self.lease, looks: self.looks.clone() };
         let report = Report { myself: myself.clone(), result: None };
         self.round.spawn(round.run(report));
     }
@@ -132,10 +134,29 @@ impl Drop for Report {
     }
 }
 
+/// When the listing may next be asked for a send in doubt.
+#[derive(Clone, Default)]
+struct Looks(Arc<Mutex<HashMap<i64, Instant>>>);
+
+impl Looks {
+    fn after(&self, batch: i64, wait: Duration) {
+        let mut looks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        looks.retain(|_, at| *at > Instant::now());
+        looks.insert(batch, Instant::now() + wait);
+    }
+
+    /// How long to wait still.
+    fn wait(&self, batch: i64) -> Option<Duration> {
+        let looks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        looks.get(&batch)?.checked_duration_since(Instant::now()).filter(|wait| !wait.is_zero())
+    }
+}
+
 struct Round {
     args: Args,
     provider: Arc<dyn BatchProvider>,
     lease: Option<Lease>,
+    looks: Looks,
 }
 
 impl Round {
@@ -191,6 +212,7 @@ impl Round {
                     }
                     Attempt::Ambiguous => Duration::ZERO,
                     Attempt::NotSent => Duration::from_millis(50),
+                    Attempt::Numberless => idle,
                 }
             }
         };
@@ -244,15 +266,25 @@ impl Round {
     /// Looks for every ambiguous send. Answers the numbers of requests of those still in doubt, and when to look again.
     async fn settle_doubts(&self, account: i32, lease: Lease) -> Result<(Vec<i32>, Option<Duration>), StoreError> {
         let store = self.ctx().store();
-        let intents = store.intents(lease).await?;
+        // Also those that were found foreign after an earlier holder of the lease had adopted them.
+        let intents = store.adopt_lease(lease).await?;
         let (mut doubtful, mut again) = (Vec::new(), None::<Duration>);
+        // Until it is proved, an adopted batch may be another's: its number stays taken.
+        doubtful.extend(intents.iter().filter(|i| i.status == BatchStatus::AdoptedUnverified).map(|i| i.n));
         for intent in intents.iter().filter(|i| i.status == BatchStatus::Ambiguous) {
+            // However often this is woken, the provider's listing is asked for at its own pace.
+            if let Some(wait) = self.looks.wait(intent.batch) {
+                doubtful.push(intent.n);
+                again = Some(again.map_or(wait, |a| a.min(wait)));
+                continue;
+            }
             let listed = match reconcile::listed_since(&*self.provider, intent.watermark_at).await {
                 Ok(listed) => listed,
                 Err(error) => {
                     tracing::warn!(provider = self.args.provider, %error, "the listing was not to be had");
                     doubtful.push(intent.n);
-                    again = Some(Duration::from_secs(1));
+                    self.looks.after(intent.batch, Duration::from_secs(1));
+                    again = Some(again.map_or(Duration::from_secs(1), |a| a.min(Duration::from_secs(1))));
                     continue;
                 }
             };
@@ -271,6 +303,7 @@ impl Round {
                 }
                 Finding::LookAgain(after) => {
                     doubtful.push(intent.n);
+                    self.looks.after(intent.batch, after);
                     again = Some(again.map_or(after, |a| a.min(after)));
                 }
             }
@@ -301,8 +334,13 @@ impl Ctx {
         match port.identify().await {
             Ok(identity) => {
                 let account = self.store().identify(&identity).await?;
-                self.shared.accounts.write(provider, account);
-                Ok(Some(account))
+                match self.shared.accounts.write(provider, account) {
+                    Ok(()) => Ok(Some(account)),
+                    Err(other) => {
+                        tracing::error!(provider, other, "two providers are one account: register it once");
+                        Ok(None)
+                    }
+                }
             }
             Err(error) => {
                 tracing::warn!(provider, %error, "the provider does not say who we are");

@@ -54,6 +54,7 @@ create table longhaul.batches (
 );
 
 create index batches_due on longhaul.batches (account, check_at) where check_at is not null;
+create index batches_owner on longhaul.batches (owner) where owner is not null;
 create index batches_unsettled on longhaul.batches (account, status) where status < 8;
 
 -- One row per request sent. The custom id is `<intent in base 62>-<item in base 36>`.
@@ -75,7 +76,9 @@ create table longhaul.batch_items (
     nano_usd      bigint,
     -- The provider's line as it came; stored once.
     line          bytea,
-    primary key (batch, item)
+    primary key (batch, item),
+    constraint batch_items_settled_iff_over check ((status in (1, 2)) = (settled_at is null)),
+    constraint batch_items_paid_has_line check (status not in (3, 10) or line is not null)
 ) with (fillfactor = 80);
 
 create index batch_items_wait on longhaul.batch_items (run, wait);

@@ -179,10 +179,15 @@ impl Node {
         let deadline = Instant::now() + grace;
         let ctx = self.lives.borrow().clone();
         let drained = drain(&ctx, deadline).await;
+        let last = tokio::time::Instant::now() + FAREWELL;
         let _ = self.root.get_cell().kill_and_wait(Some(FAREWELL)).await;
-        // Leases are given up, so that nobody has to wait for them to expire.
-        let _ = tokio::time::timeout(FAREWELL, self.release(ctx.node)).await;
-        self.shared.store.close().await;
+        // Leases are given up, so that nobody has to wait for them to expire. Closing waits for statements under way, which a
+        // silent database never answers.
+        let farewell = async {
+            self.release(ctx.node).await;
+            self.shared.store.close().await;
+        };
+        let _ = tokio::time::timeout_at(last, farewell).await;
         match drained {
             Drain::Empty => Ok(()),
             Drain::Late => Err(Error::Deadline("steps were still running at the end of the grace")),

@@ -1,12 +1,11 @@
 //! The audit: whether the tables keep the promises that the engine makes.
 //!
 //! It reads everything once, page by page, each page in one snapshot, and never writes: it may run beside living nodes, and is
-//! as exact there as on a database at rest. The rules themselves are pure functions over rows ([`runs`], [`waits`],
-//! [`batches`]); a rule that is broken is a [`Finding`], whose check has a name that does not change. One row may break
-//! several.
+//! as exact there as on a database at rest. The rules themselves are pure functions over rows; one that is broken is a
+//! [`Finding`], whose check has a name that does not change. One row may break several.
 //!
-//! With the ledger of the provider (what it was paid for), money is compared as well: then what is read should be at rest, or
-//! the ledger younger than the audit's beginning is not, and an answer that came in between looks unpaid.
+//! With the ledger of the provider (what it was paid for), money is compared as well. That needs a database at rest: an answer
+//! that was paid and booked after the ledger was read would look as if it was never paid.
 //!
 //! Deliberately absent: repairing. What is broken is for people to look at; what can heal, heals by itself.
 

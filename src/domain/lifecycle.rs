@@ -8,6 +8,44 @@
 //! Two kinds of moves. *Owned* ones are made by who holds the run, name fence and cursor, and go through the committer.
 //! *Outside* ones are guarded by what they change from, and get the ordinals of their events by the same guarded update.
 
+/// Declares the moves of a machine: the enum, and the match that gives each variant its rule.
+macro_rules! moves {
+    ($(#[$doc:meta])* $name:ident of $status:ident {
+        $($(#[$vdoc:meta])* $variant:ident = $word:literal, $statement:literal, $by:ident,
+            [$($from:ident -> $to:ident),+], $fence:ident, [$($event:ident),*], $note:literal;)+
+    }) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub enum $name {
+            $($(#[$vdoc])* $variant),+
+        }
+
+        impl $crate::domain::lifecycle::Move for $name {
+            type Status = $status;
+            const ALL: &'static [Self] = &[$(Self::$variant),+];
+            const STATUSES: &'static [$status] = $status::ALL;
+
+            fn rule(self) -> $crate::domain::lifecycle::Rule<$status> {
+                match self {
+                    $(Self::$variant => $crate::domain::lifecycle::Rule {
+                        name: $word,
+                        statement: $statement,
+                        by: $crate::domain::lifecycle::By::$by,
+                        paths: &[$((moves!(@from $status $from), $status::$to)),+],
+                        fence_rises: moves!(@fence $fence),
+                        events: &[$($crate::domain::EventType::$event),*],
+                        note: $note,
+                    },)+
+                }
+            }
+        }
+    };
+    (@from $status:ident nothing) => { None };
+    (@from $status:ident $from:ident) => { Some($status::$from) };
+    (@fence rises) => { true };
+    (@fence stays) => { false };
+}
+
 mod batches;
 mod events;
 mod items;

@@ -45,6 +45,8 @@ pub enum LineOutcome {
 pub struct Line {
     /// Whose it is; `None` when the id cannot be read or is not of our making.
     pub custom_id: Option<CustomId>,
+    /// Whether the line names a request at all, ours or somebody else's.
+    pub named: bool,
     /// What became of the request; [`LineOutcome::Unknown`] when the line cannot be read.
     pub outcome: LineOutcome,
 }
@@ -52,6 +54,6 @@ pub struct Line {
 impl Line {
     /// A line that cannot be read at all.
     pub fn unreadable() -> Self {
-        Self { custom_id: None, outcome: LineOutcome::Unknown }
+        Self { custom_id: None, named: false, outcome: LineOutcome::Unknown }
     }
 }

@@ -1,8 +1,10 @@
 //! Requests to a model.
 
+use super::reply::without_lone_surrogates;
 use crate::domain::limits::REQUEST_BYTES;
 use crate::domain::{InvalidJson, JsonText};
 use serde::Serialize;
+use std::borrow::Cow;
 
 const WHAT: &str = "a model request";
 
@@ -59,10 +61,15 @@ impl From<&serde_json::Value> for ModelRequest {
 }
 
 fn object(text: JsonText) -> Result<JsonText, InvalidJson> {
-    if text.as_str().starts_with('{') {
-        return Ok(text);
+    let malformed = |why: &str| Err(InvalidJson::Malformed { what: WHAT, why: why.into() });
+    if !text.as_str().starts_with('{') {
+        return malformed("it must be a JSON object");
     }
-    Err(InvalidJson::Malformed { what: WHAT, why: "it must be a JSON object".into() })
+    // A provider refuses the whole batch for it, and with it all its neighbours.
+    if matches!(without_lone_surrogates(text.as_str()), Cow::Owned(_)) {
+        return malformed("a string in it has half of a surrogate pair");
+    }
+    Ok(text)
 }
 
 #[cfg(test)]
@@ -72,7 +79,7 @@ mod tests {
     #[test]
     fn only_objects_are_requests() {
         assert!(ModelRequest::raw(" {\"a\": 1} ").text().is_ok());
-        for bad in ["", "[]", "\"{}\"", "{", "{} {}", "null"] {
+        for bad in ["", "[]", "\"{}\"", "{", "{} {}", "null", r#"{"a":"\ud800"}"#] {
             assert!(ModelRequest::raw(bad).text().is_err(), "{bad}");
         }
         assert!(ModelRequest::of(&[1]).text().is_err());

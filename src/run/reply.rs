@@ -4,7 +4,7 @@ mod escapes;
 
 use crate::domain::limits::REQUEST_BYTES;
 use crate::domain::{InvalidJson, JsonText};
-use escapes::without_lone_surrogates;
+pub(super) use escapes::without_lone_surrogates;
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;

@@ -42,8 +42,7 @@ pub(crate) fn admit<'m>(manifest: &'m Manifest, held: &Held) -> Result<&'m StepI
     let Some(info) = manifest.step(step) else {
         let reason =
             format!("workflow `{}` version {} has no step `{step}` on this node", manifest.workflow, manifest.version);
-        let parked = event(EventType::RunParked, &Parked { step, code: "unknown-step" });
-        return Err(Box::new(transition(held, Change::Park(reason), None, vec![parked])));
+        return Err(Box::new(park(held, "unknown-step", reason)));
     };
     if held.starts > info.policy.crash_limit {
         let text = format!("started {} times, and its process died each time", held.starts - 1);
@@ -112,6 +111,12 @@ pub(crate) fn fail(held: &Held, failure: Failure) -> Transition {
     let failed = Failed { step, code, attempt: held.errors.saturating_add(1), us: None, retry_ms: None };
     let events = vec![event(EventType::StepFailed, &failed), event(EventType::RunFailed, &Ended { step, code })];
     transition(held, Change::Fail(failure), None, events)
+}
+
+/// Holds the run back for an operator: this node lacks something that the run needs.
+pub(crate) fn park(held: &Held, code: &'static str, reason: String) -> Transition {
+    let parked = event(EventType::RunParked, &Parked { step: &held.position.step, code });
+    transition(held, Change::Park(reason), None, vec![parked])
 }
 
 fn transition(held: &Held, change: Change, state: Option<JsonText>, events: Vec<NewEvent>) -> Transition {

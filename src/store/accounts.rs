@@ -55,7 +55,8 @@ pub(super) async fn identify(pool: &PgPool, identity: &Identity) -> Result<i32, 
 pub(super) async fn acquire(pool: &PgPool, account: i32, node: NodeId) -> Result<Option<Lease>, StoreError> {
     let fence = sqlx::query_scalar!(
         r#"
-update longhaul.accounts a set owner = $2, fence = a.fence + 1
+-- Whoever takes the lease anew may try once: a restart with another key is an operator's act.
+update longhaul.accounts a set owner = $2, fence = a.fence + 1, parked = null
 where a.id = $1 and a.owner is null and exists (select from longhaul.nodes n where n.id = $2 and n.dead_at is null)
 returning a.fence
 "#,

@@ -129,7 +129,8 @@ const PLANTS: &[(&str, &str)] = &[
     // An answer was lost.
     (
         "items-booked-once",
-        "do $$ begin
+        "alter table longhaul.batch_items drop constraint if exists batch_items_paid_has_line;
+         do $$ begin
              update longhaul.batch_items set line = null
              where (batch, item) = (
                  select batch, item from longhaul.batch_items where status = 3 order by batch desc, item desc limit 1

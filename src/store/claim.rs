@@ -4,8 +4,8 @@
 use super::connect::{Database, within};
 use super::error::StoreError;
 use crate::domain::{Fence, Frame, JsonText, NodeId, Ordinal, RunKey};
-use sqlx::PgConnection;
 use sqlx::types::chrono::{DateTime, Utc};
+use sqlx::{PgConnection, PgPool};
 
 /// Where in the queue of one workflow to begin: everything up to there was claimed a moment ago.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -61,8 +61,7 @@ pub(crate) struct Demand {
     pub bytes: i64,
 }
 
-/// Claims for a living node. A row that does not read back is left out here: its fence is not held, so that it is released
-/// and shown by the audit, and never holds up its neighbours.
+/// Claims for a living node. A row that does not read back is parked, with the reason, and holds up no neighbour.
 pub(super) async fn claim(
     conn: &mut PgConnection,
     node: NodeId,
@@ -123,9 +122,9 @@ told as (
 )
 select c.id as "id!", c.fence as "fence!", c.cursor as "cursor!", c.workflow as "workflow!", c.run_id as "run_id!",
     c.step as "step!", c.arg::text as arg, c.stack::text as stack, c.state::text as state, c.starts as "starts!",
-    c.errors as "errors!", i.body::text as "input!", b.line as "line?", w.provider as "provider?", c.wait, c.ready_at as "ready_at!"
+    c.errors as "errors!", i.body::text as "input?", b.line as "line?", w.provider as "provider?", c.wait, c.ready_at as "ready_at!"
 from claimed c
-    join longhaul.inputs i on i.run = c.id
+    left join longhaul.inputs i on i.run = c.id
     left join longhaul.waits w on w.run = c.id and w.ordinal = c.wait
     left join longhaul.batch_items b on b.batch = w.batch and b.item = w.item and b.status = 3
 "#,
@@ -136,18 +135,21 @@ from claimed c
         demand.runs,
         demand.bytes as _,
     )
-    .fetch_all(conn)
+    .fetch_all(&mut *conn)
     .await?;
     let mut claimed = Vec::with_capacity(rows.len());
+    let mut unreadable = Vec::new();
     for row in rows {
-        let stack = match row.stack.as_deref().map(serde_json::from_str::<Vec<Frame>>) {
-            None => Vec::new(),
-            Some(Ok(stack)) => stack,
-            Some(Err(error)) => {
-                tracing::error!(run = row.id, %error, "the stored stack of a run cannot be read");
-                continue;
-            }
+        let stack = row.stack.as_deref().map_or(Ok(Vec::new()), serde_json::from_str::<Vec<Frame>>);
+        let (Some(input), Ok(stack)) = (row.input, stack) else {
+            unreadable.push((row.id, row.fence));
+            continue;
         };
+        // It waited for something that this statement's snapshot does not show yet: not held, so released before long.
+        if row.wait.is_some() && row.line.is_none() {
+            tracing::warn!(run = row.id, "a run was claimed without the answer that it waited for");
+            continue;
+        }
         claimed.push(Claimed {
             run: RunKey(row.id),
             run_id: row.run_id,
@@ -160,13 +162,44 @@ from claimed c
             state: row.state.map(JsonText::stored),
             starts: row.starts.max(0) as u32,
             errors: row.errors.max(0) as u32,
-            input: JsonText::stored(row.input),
+            input: JsonText::stored(input),
             answer: row.provider.zip(row.line),
             waited: row.wait.is_some(),
             floor: Floor { workflow: row.workflow, ready_at: row.ready_at, run: row.id },
         });
     }
+    if !unreadable.is_empty() {
+        park_unreadable(conn, &unreadable).await?;
+    }
     Ok(claimed)
+}
+
+/// Parks claimed runs whose rows do not read back.
+async fn park_unreadable(conn: &mut PgConnection, held: &[(i64, i64)]) -> Result<(), StoreError> {
+    let (run, fence): (Vec<i64>, Vec<i64>) = held.iter().copied().unzip();
+    tracing::error!(runs = ?run, "the stored input or stack of runs cannot be read: they are parked");
+    sqlx::query!(
+        r#"
+with held as materialized (
+    select r.id from unnest($1::bigint[], $2::bigint[]) as h (run, fence)
+    join longhaul.runs r on r.id = h.run and r.fence = h.fence and r.status = 2
+    order by r.id for update of r
+),
+parked as (
+    update longhaul.runs r set status = 4, owner = null, fence = r.fence + 1, cursor = r.cursor + 1,
+        reason = 'its stored input or stack cannot be read'
+    from held h where r.id = h.id
+    returning r.id, r.cursor, r.step
+)
+insert into longhaul.events (run, ordinal, nonce, type, payload)
+select id, cursor - 1, longhaul.nonce(), 5, json_build_object('step', step, 'code', 'unreadable') from parked
+"#,
+        &run,
+        &fence
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
 }
 
 /// Releases the rows that carry this node's id and a fence that no live task of it holds. Answers how many.
@@ -187,7 +220,9 @@ with mine as materialized (
         )
     order by r.id for update
 )
-update longhaul.runs r set status = 1, owner = null, fence = r.fence + 1, ready_at = longhaul.now()
+-- The process is alive: these starts are not ones that took it down.
+update longhaul.runs r set status = 1, owner = null, fence = r.fence + 1, ready_at = longhaul.now(),
+    starts = greatest(r.starts - 1, 0)
 from mine m where r.id = m.id
 "#,
         node.0,
@@ -197,6 +232,22 @@ from mine m where r.id = m.id
     .execute(conn)
     .await?;
     Ok(done.rows_affected())
+}
+
+/// Takes back a start whose user code never began (no slot for it was free): the run is runnable again after the delay, and
+/// the start is not counted. `false`: the run is not held under that fence any more.
+pub(super) async fn hand_back(pool: &PgPool, run: RunKey, fence: Fence, delay_ms: i64) -> Result<bool, StoreError> {
+    let done = sqlx::query!(
+        "update longhaul.runs set status = 1, owner = null, fence = fence + 1, starts = greatest(starts - 1, 0),
+             ready_at = longhaul.now() + $3::bigint * interval '1 millisecond'
+         where id = $1 and fence = $2 and status = 2",
+        run.0,
+        fence.0,
+        delay_ms
+    )
+    .execute(pool)
+    .await?;
+    Ok(done.rows_affected() == 1)
 }
 
 /// The connection that claims and releases runs.

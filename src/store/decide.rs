@@ -48,7 +48,9 @@ join longhaul.events e on e.run = t.run and e.ordinal = t.ordinal and e.nonce = 
     .await?;
     sqlx::query!(
         r#"
-update longhaul.runs r set fence = r.fence + 1, status = 1, owner = null, ready_at = longhaul.now()
+-- The process is alive: this start is not one that took it down.
+update longhaul.runs r set fence = r.fence + 1, status = 1, owner = null, ready_at = longhaul.now(),
+    starts = greatest(r.starts - 1, 0)
 from unnest($1::bigint[], $2::bigint[]) as t (run, fence)
 where r.id = t.run and r.fence = t.fence and r.status = 2 and not r.id = any($3)
 "#,

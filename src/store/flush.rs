@@ -9,6 +9,9 @@ use crate::domain::event::Cause;
 use crate::domain::{Change, NewEvent, Position, RunStatus, Transition};
 use sqlx::PgConnection;
 
+/// The longest that a run can be put off: a hundred years. What is longer is meant as "never", and must not overflow.
+const LONGEST_DELAY_MS: i64 = 100 * 366 * 24 * 3_600_000;
+
 /// The columns of a flush: one entry per transition, in the order of run keys.
 #[derive(Default)]
 struct Columns<'a> {
@@ -112,7 +115,7 @@ impl<'a> Columns<'a> {
             Change::Continue(next) => (position, starts) = (Some(next), 1),
             Change::Release { position: next, delay: after, errors: failed } => {
                 status = RunStatus::Runnable;
-                delay = Some(i64::try_from(after.as_millis()).unwrap_or(i64::MAX));
+                delay = Some(i64::try_from(after.as_millis()).map_or(LONGEST_DELAY_MS, |ms| ms.min(LONGEST_DELAY_MS)));
                 errors = i16::try_from(*failed).unwrap_or(i16::MAX);
                 // A failed attempt stays where it is: the stored argument and the answered wait serve again.
                 position = (*failed == 0).then_some(next);
@@ -174,7 +177,8 @@ with item as materialized (
 -- Fence and cursor are checked again on the newest version of the row, once its lock is held.
 locked as materialized (
     select i.* from item i cross join lateral (
-        select from longhaul.runs r where r.id = i.run and r.fence = i.fence and r.cursor = i.cursor for update
+        select from longhaul.runs r where r.id = i.run and r.fence = i.fence and r.cursor = i.cursor
+            and r.status = 2 for update
     ) r
 ),
 moved as (

@@ -3,6 +3,7 @@
 //! [`Pulse`](super::pulse::Pulse), [`Listener`](super::pulse::Listener).
 
 use super::accounts::{self, Brake, Identity, Lease};
+use super::claim;
 use super::connect::{Database, within};
 use super::enqueue::{self, Made, NewRun};
 use super::error::StoreError;
@@ -13,7 +14,7 @@ use super::read::{self, BatchTotals, BatchView, Counts, EventView, Outcome, RunV
 use super::reserve::{self, Filled, Queue, Watermark};
 use super::submit::{self, Intent};
 use super::{migrate, timers, workflows};
-use crate::domain::{EventType, IntentId, NodeId, Ordinal, RunKey};
+use crate::domain::{EventType, Fence, IntentId, NodeId, Ordinal, RunKey};
 use crate::store::codec::Code;
 use sqlx::PgPool;
 use std::time::Duration;
@@ -96,7 +97,6 @@ statements! {
     reserve::seal(batch: i64, lease: Lease, bytes: i64, digest: &[u8], api_version: &str) -> bool;
     reserve::sending(batch: i64, lease: Lease, watermark: &Watermark, limit_ms: i64) -> bool;
     submit::adopt_lease(lease: Lease) -> Vec<Intent>;
-    submit::intents(lease: Lease) -> Vec<Intent>;
     submit::created(batch: i64, lease: Lease, id: &str) -> bool;
     submit::ambiguous(batch: i64, lease: Lease, why: &str) -> bool;
     submit::adopt(batch: i64, lease: Lease, id: &str) -> bool;
@@ -106,6 +106,7 @@ statements! {
     ingest::ended(batch: i64, fence: i64, results_url: Option<&str>) -> bool;
     ingest::verified(batch: i64, fence: i64) -> bool;
     ingest::foreign(batch: i64, fence: i64) -> bool;
+    ingest::hand_over(batch: i64, fence: i64, intent: IntentId) -> bool;
     ingest::answer(batch: i64, fence: i64, lines: &Lines) -> Settled;
     ingest::fail(batch: i64, fence: i64, lines: &Lines) -> Settled;
     ingest::settle(batch: i64, fence: i64) -> bool;
@@ -125,6 +126,10 @@ statements! {
 impl Store {
     pub(crate) async fn register_workflow(&self, name: &str, version: u32, steps: &[String]) -> Result<i32> {
         within(workflows::register(&self.pool, name, version, steps)).await
+    }
+
+    pub(crate) async fn hand_back(&self, run: RunKey, fence: Fence, delay: Duration) -> Result<bool> {
+        within(claim::hand_back(&self.pool, run, fence, ms(delay))).await
     }
 
     pub(crate) async fn events_of(&self, kind: Option<EventType>) -> Result<i64> {

@@ -64,9 +64,9 @@ pub(super) async fn let_go(
     note: Option<&str>,
 ) -> Result<bool, StoreError> {
     let done = sqlx::query!(
-        "update longhaul.batches set owner = null, check_at = longhaul.now() + $3::bigint * interval '1 millisecond',
-             note = coalesce($4, note)
-         where id = $1 and fence = $2",
+        "update longhaul.batches set owner = null, fence = fence + 1, note = coalesce($4, note),
+             check_at = longhaul.now() + $3::bigint * interval '1 millisecond'
+         where id = $1 and fence = $2 and status in (5, 6, 7)",
         batch,
         fence,
         delay_ms,
@@ -146,6 +146,43 @@ from held h where b.id = h.id
     Ok(done.rows_affected() == 1)
 }
 
+/// A result line proved that an adopted batch belongs to another send of ours that is in doubt: it is handed over. `false`: no
+/// such send is in doubt.
+pub(super) async fn hand_over(pool: &PgPool, batch: i64, fence: i64, intent: IntentId) -> Result<bool, StoreError> {
+    let id = sqlx::query_scalar!(
+        r#"
+with held as materialized (
+    select b.id, b.provider_batch_id from longhaul.batches b
+    where b.id = $1 and b.fence = $2 and b.status = 6
+        and exists (
+            select from longhaul.batches o where o.account = b.account and o.intent = $3 and o.status = 4
+        )
+    for update
+)
+update longhaul.batches b set status = 4, provider_batch_id = null, adopted_at = null, check_at = null, owner = null
+from held h where b.id = h.id
+returning h.provider_batch_id
+"#,
+        batch,
+        fence,
+        intent.0
+    )
+    .fetch_optional(pool)
+    .await?;
+    let Some(id) = id else { return Ok(false) };
+    // Should this not come to pass, the send stays in doubt and finds the batch by listing.
+    sqlx::query!(
+        "update longhaul.batches set status = 6, provider_batch_id = $2, adopted_at = longhaul.now(),
+             check_at = longhaul.now()
+         where intent = $1 and status = 4",
+        intent.0,
+        id
+    )
+    .execute(pool)
+    .await?;
+    Ok(true)
+}
+
 /// Result lines to be settled, a column each.
 #[derive(Debug, Default)]
 pub(crate) struct Lines {
@@ -158,7 +195,7 @@ pub(crate) struct Lines {
     pub cache_write_tokens: Vec<Option<i64>>,
     pub cache_read_tokens: Vec<Option<i64>>,
     pub nano_usd: Vec<Option<i64>>,
-    /// For failures: the run's error as JSON.
+    /// The provider's words, where it has some.
     pub error: Vec<Option<String>>,
 }
 
@@ -273,7 +310,8 @@ moved as (
 told as (
     insert into longhaul.events (run, ordinal, nonce, type, payload)
     select id, cursor - 1, longhaul.nonce(), 35, json_build_object('wait', ordinal, 'attempt', attempt,
-        'provider', provider, 'outcome', outcome)
+        'provider', provider, 'outcome', case outcome when 4 then 'errored' when 5 then 'expired' when 6 then 'canceled' when 7 then 'missing'
+            when 9 then 'unreadable' end)
     from moved
 ),
 booked as (
@@ -329,13 +367,14 @@ moved as (
 told as (
     insert into longhaul.events (run, ordinal, nonce, type, payload)
     select id, cursor - 2, longhaul.nonce(), 34, json_build_object('wait', ordinal, 'attempt', attempt,
-        'provider', provider, 'outcome', outcome) from moved
+        'provider', provider, 'outcome', case outcome when 4 then 'errored' when 5 then 'expired' when 6 then 'canceled' when 7 then 'missing'
+            when 9 then 'unreadable' end) from moved
     union all
     select id, cursor - 1, longhaul.nonce(), 3, json_build_object('step', step, 'code', 'model-failed') from moved
 ),
 because as (
     insert into longhaul.outputs (run, error)
-    select id, json_build_object('code', 'model-failed', 'step', step, 'message', error) from moved
+    select id, json_build_object('code', 'model-failed', 'step', step, 'message', coalesce(error, '')) from moved
     on conflict (run) do update set body = null, error = excluded.error
 ),
 booked as (
@@ -387,7 +426,7 @@ pub(super) async fn next_check(pool: &PgPool, account: i32) -> Result<Option<i64
     let ms = sqlx::query_scalar!(
         r#"
 select (extract(epoch from min(check_at) - longhaul.now()) * 1000)::bigint as ms
-from longhaul.batches where account = $1 and check_at is not null and owner is null
+from longhaul.batches where account = $1 and check_at is not null and owner is null and status in (5, 6, 7)
 "#,
         account
     )

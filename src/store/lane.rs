@@ -38,6 +38,11 @@ impl Lane {
                     let verdicts = self.decide(&batch).await;
                     answered.extend(batch.into_iter().zip(verdicts));
                 }
+                // Nothing of it is in, and its time may come: whoever holds the run forgets it, and a later claim runs it.
+                Err(error) if batch.len() == 1 && error.is_transient() => {
+                    tracing::warn!(%error, run = batch[0].run.0, "a transition was given up for now");
+                    answered.extend(batch.into_iter().map(|t| (t, Verdict::Unknown)));
+                }
                 // A value that the server refuses: halve until the guilty one is alone, so that it fails no neighbour.
                 Err(error) if batch.len() == 1 => {
                     let verdict = Verdict::Refused(format!("{}: {error}", error.code()));

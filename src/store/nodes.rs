@@ -137,7 +137,7 @@ select count(*) as "count!" from taken
     Ok(taken as u64)
 }
 
-/// Frees the submit leases and the batches that a dead node held. Their fences rise when they are next claimed.
+/// Frees the submit leases and the batches that a dead node held. Their fences rise, so that nobody who held them can go on.
 pub(super) async fn free_leases(db: impl PgExecutor<'_>, dead: NodeId) -> Result<(), StoreError> {
     sqlx::query!(
         r#"

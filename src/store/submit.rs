@@ -34,13 +34,13 @@ pub(super) async fn adopt_lease(pool: &PgPool, lease: Lease) -> Result<Vec<Inten
     intents(pool, lease).await
 }
 
-/// The account's unfinished intents under this lease.
-pub(super) async fn intents(pool: &PgPool, lease: Lease) -> Result<Vec<Intent>, StoreError> {
+/// The account's unfinished intents under this lease, and those whose batch is not proved yet.
+async fn intents(pool: &PgPool, lease: Lease) -> Result<Vec<Intent>, StoreError> {
     let rows = sqlx::query!(
         r#"
 select id, status, n, watermark_at, coalesce(send_limit_ms, 0) as "send_limit_ms!",
     coalesce(extract(epoch from longhaul.now() - sending_at) * 1000, 0)::bigint as "sent_ms_ago!"
-from longhaul.batches where account = $1 and lease = $2 and status between 1 and 4 order by id
+from longhaul.batches where account = $1 and ((lease = $2 and status between 1 and 4) or status = 6) order by id
 "#,
         lease.account,
         lease.fence
@@ -163,13 +163,13 @@ returning b.id
     Ok(row.is_some())
 }
 
-/// Tells the runs of a submitted batch that their requests are at the provider, at most `limit` of them. Answers how many
+/// Tells the runs of a batch that is surely ours that their requests are at the provider, at most `limit` of them. Answers how many
 /// items were marked; 0 is all.
 pub(super) async fn tell_submitted(pool: &PgPool, batch: i64, limit: i64) -> Result<i64, StoreError> {
     let marked = sqlx::query_scalar!(
         r#"
 with held as materialized (
-    select id, provider_batch_id from longhaul.batches where id = $1 and status in (5, 6, 7) for update
+    select id, provider_batch_id from longhaul.batches where id = $1 and status in (5, 7) for update
 ),
 pick as materialized (
     select i.run, i.wait, i.item, i.attempt, h.provider_batch_id from held h
@@ -215,7 +215,7 @@ pub(super) async fn untold(pool: &PgPool, account: i32) -> Result<Vec<i64>, Stor
     let rows = sqlx::query_scalar!(
         r#"
 select b.id from longhaul.batches b
-where b.account = $1 and b.status in (5, 6)
+where b.account = $1 and b.status in (5, 7)
     and exists (select from longhaul.batch_items i where i.batch = b.id and i.status = 1)
 order by b.id
 "#,

@@ -40,8 +40,9 @@ struct RawMessage<'a> {
 pub(super) fn read_line(line: &[u8]) -> Line {
     let Some(raw) = parse::<RawLine<'_>>(line) else { return Line::unreadable() };
     let custom_id = raw.custom_id.as_deref().and_then(|id| id.parse().ok());
+    let named = raw.custom_id.is_some();
     let outcome = raw.result.and_then(|r| serde_json::from_str::<RawResult<'_>>(r.get()).ok()).map(outcome);
-    Line { custom_id, outcome: outcome.unwrap_or(LineOutcome::Unknown) }
+    Line { custom_id, named, outcome: outcome.unwrap_or(LineOutcome::Unknown) }
 }
 
 fn parse<'a, T: Deserialize<'a>>(line: &'a [u8]) -> Option<T> {

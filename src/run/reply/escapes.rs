@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 /// The JSON text with every `\uD800` to `\uDFFF` that has no partner replaced by `\uFFFD`.
-pub(super) fn without_lone_surrogates(json: &str) -> Cow<'_, str> {
+pub(in crate::run) fn without_lone_surrogates(json: &str) -> Cow<'_, str> {
     let mut mended = String::new();
     let mut copied = 0;
     let mut at = 0;
