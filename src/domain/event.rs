@@ -41,6 +41,24 @@ status! {
         ModelFailed = "model.failed",
         /// The request goes out again.
         ModelRetried = "model.retried",
+        /// A person is asked.
+        HumanAsked = "human.asked",
+        /// A person's answer is stored.
+        HumanAnswered = "human.answered",
+        /// Nobody answered in time: the answer agreed on for that is stored.
+        HumanExpired = "human.expired",
+        /// Another service is waited for.
+        ExternalAsked = "external.asked",
+        /// Its answer is stored.
+        ExternalAnswered = "external.answered",
+        /// Nobody answered in time.
+        ExternalExpired = "external.expired",
+        /// The run sleeps.
+        TimerSet = "timer.set",
+        /// It is woken.
+        TimerFired = "timer.fired",
+        /// Tools were used.
+        ToolsCompleted = "tools.completed",
         /// Recorded by a step: its name is in the payload.
         Custom = "custom",
     }

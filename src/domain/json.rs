@@ -109,6 +109,22 @@ impl fmt::Debug for JsonText {
     }
 }
 
+/// Reads and writes a [`JsonText`] as the JSON that it is.
+pub(crate) mod raw {
+    use super::JsonText;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+    use serde_json::value::RawValue;
+
+    pub(crate) fn serialize<S: Serializer>(text: &JsonText, out: S) -> Result<S::Ok, S::Error> {
+        let raw: &RawValue = serde_json::from_str(text.as_str()).map_err(serde::ser::Error::custom)?;
+        raw.serialize(out)
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<JsonText, D::Error> {
+        Ok(JsonText::stored(Box::<RawValue>::deserialize(from)?.get().to_owned()))
+    }
+}
+
 /// Lower-case hexadecimal digits.
 pub fn hex(bytes: &[u8]) -> String {
     const HEX: &[u8; 16] = b"0123456789abcdef";

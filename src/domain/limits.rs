@@ -22,6 +22,12 @@ pub const JSON_DEPTH: usize = 100;
 pub const STACK_FRAMES: usize = 256;
 /// Most bytes of JSON that the values carried by open calls may have together: the stack is rewritten at each step.
 pub const STACK_BYTES: usize = 8 << 20;
+/// Longest prompt of a person, in bytes.
+pub const PROMPT_BYTES: usize = 32 << 10;
+/// Most uses of tools in one turn of a conversation.
+pub const TOOLS_PER_TURN: usize = 64;
+/// Most turns with tools in one conversation.
+pub const TURNS: u32 = 256;
 /// Most events of one run.
 pub const EVENTS_PER_RUN: i32 = 100_000;
 /// Most events that a step may record by itself in one execution.

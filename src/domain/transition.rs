@@ -5,6 +5,7 @@ use super::failure::Failure;
 use super::ids::{Fence, Ordinal, RunKey};
 use super::json::JsonText;
 use super::status::WaitKind;
+use chrono::{DateTime, Utc};
 use std::time::Duration;
 
 /// Where to continue when something has been called or waited for: a step, and the value carried to it.
@@ -33,10 +34,23 @@ pub struct Position {
 pub struct NewWait {
     /// What is waited for.
     pub kind: WaitKind,
-    /// The provider that is asked.
-    pub provider: String,
-    /// The request, exactly as it is to be sent.
+    /// The provider that is asked; of model waits only.
+    pub provider: Option<String>,
+    /// The request, exactly as it is to be sent or shown.
     pub request: JsonText,
+    /// When it is over without an answer from outside.
+    pub due: Option<Due>,
+    /// The answer then; `None` is `null`.
+    pub otherwise: Option<JsonText>,
+}
+
+/// A moment, by the database's clock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Due {
+    /// So long after the commit that opens the wait.
+    After(Duration),
+    /// Then.
+    At(DateTime<Utc>),
 }
 
 /// What becomes of the run.
@@ -92,7 +106,7 @@ impl Transition {
         let at = |p: &Position| of(&p.arg) + p.stack.iter().map(|f| f.step.len() + of(&f.carry)).sum::<usize>();
         let change = match &self.change {
             Change::Continue(p) | Change::Release { position: p, .. } => at(p),
-            Change::Suspend { position, wait } => at(position) + wait.request.as_str().len(),
+            Change::Suspend { position, wait } => at(position) + wait.request.as_str().len() + of(&wait.otherwise),
             Change::Complete(output) => output.as_str().len(),
             Change::Fail(failure) => failure.message.len(),
             Change::Park(reason) => reason.len(),
@@ -121,21 +135,17 @@ pub enum Verdict {
 
 mod carried {
     use super::JsonText;
-    use serde::{Deserialize, Deserializer, Serialize, Serializer};
-    use serde_json::value::RawValue;
+    use crate::domain::json::raw;
+    use serde::{Deserializer, Serializer};
 
     pub(super) fn serialize<S: Serializer>(value: &Option<JsonText>, out: S) -> Result<S::Ok, S::Error> {
         match value {
             None => out.serialize_none(),
-            Some(text) => {
-                let raw: &RawValue = serde_json::from_str(text.as_str()).map_err(serde::ser::Error::custom)?;
-                raw.serialize(out)
-            }
+            Some(text) => raw::serialize(text, out),
         }
     }
 
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<JsonText>, D::Error> {
-        let raw = Box::<RawValue>::deserialize(from)?;
-        Ok(Some(JsonText::stored(raw.get().to_owned())))
+        raw::deserialize(from).map(Some)
     }
 }

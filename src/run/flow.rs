@@ -153,11 +153,15 @@ pub enum Act {
     },
     /// Give the innermost caller this result; without a caller, end the run with it.
     Finish(JsonText),
+    /// End the run with this output, whoever called.
+    Halt(JsonText),
     /// Wait, and continue with the answer.
     Suspend {
         /// For what.
         wait: NewWait,
         /// Who takes the answer.
         then: Frame,
+        /// Who takes what comes of that, if it is somebody else.
+        under: Option<Frame>,
     },
 }

@@ -8,6 +8,8 @@
 //!
 //! Deliberately absent: tokio, sqlx and ractor. Whatever runs user code or waits lives elsewhere.
 
+mod ask;
+pub(crate) mod builtin;
 mod error;
 pub mod flow;
 mod model;
@@ -18,9 +20,11 @@ mod reply;
 #[allow(clippy::module_inception)] // the word for it
 mod run;
 pub(crate) mod trampoline;
+pub(crate) mod tool;
 mod typed;
 mod workflow;
 
+pub use ask::Asking;
 pub use error::{Result, StepError};
 pub use model::ModelRequest;
 pub use next::{Carrying, Next, Suspend};
@@ -28,6 +32,7 @@ pub use record::RecordError;
 pub use rehearsal::{Answer, Ask, Rehearsal};
 pub use reply::{Reply, ToolUse, Usage};
 pub use run::Run;
+pub use tool::{Tool, ToolCall, ToolResult, ToolResultBlock};
 pub use typed::TypedFlow;
 pub use workflow::{Data, Step, StepEntry, StepFuture, StepReturn, Steps, Workflow};
 

@@ -31,6 +31,11 @@ impl<W: Workflow, O: Data> Next<W, O> {
     pub fn finish(result: O) -> Self {
         Self::of(JsonText::of(&result, "the result of a step", OUTPUT_BYTES).map(Act::Finish).map_err(Outcome::from))
     }
+
+    /// Ends the run with this output, whoever called: their calls are dropped, and the ledger says how many.
+    pub fn halt(output: W::Output) -> Self {
+        Self::of(JsonText::of(&output, "the output of a run", OUTPUT_BYTES).map(Act::Halt).map_err(Outcome::from))
+    }
 }
 
 impl<W: Workflow, O> Next<W, O> {
@@ -46,8 +51,9 @@ impl<W: Workflow, O> Next<W, O> {
     pub fn leads_to(&self) -> Option<&str> {
         match self.act.as_ref().ok()? {
             Act::Goto { step, .. } => Some(step),
-            Act::Call { then, .. } | Act::Suspend { then, .. } => Some(&then.step),
-            Act::Finish(_) => None,
+            Act::Call { then, .. } => Some(&then.step),
+            Act::Suspend { then, under, .. } => Some(&under.as_ref().unwrap_or(then).step),
+            Act::Finish(_) | Act::Halt(_) => None,
         }
     }
 
@@ -58,7 +64,7 @@ impl<W: Workflow, O> Next<W, O> {
     {
         match self.act.as_ref().ok()? {
             Act::Finish(result) => result.read().ok(),
-            Act::Goto { .. } | Act::Call { .. } | Act::Suspend { .. } => None,
+            Act::Goto { .. } | Act::Call { .. } | Act::Suspend { .. } | Act::Halt(_) => None,
         }
     }
 }
@@ -80,6 +86,8 @@ pub struct Suspend<W: Workflow, T> {
 pub(super) enum Want {
     Call { step: &'static str, arg: Option<JsonText> },
     Wait(NewWait),
+    /// A wait whose answer one of the engine's own steps looks at first.
+    Through { wait: NewWait, first: Frame },
 }
 
 impl<W: Workflow, T> Suspend<W, T> {
@@ -125,7 +133,8 @@ impl Want {
         let then = Frame { step: step.to_owned(), carry };
         match self {
             Self::Call { step, arg } => Act::Call { step, arg, then },
-            Self::Wait(wait) => Act::Suspend { wait, then },
+            Self::Wait(wait) => Act::Suspend { wait, then, under: None },
+            Self::Through { wait, first } => Act::Suspend { wait, then: first, under: Some(then) },
         }
     }
 }

@@ -1,7 +1,9 @@
 //! A whole workflow in memory: the same trampoline and the same boundary that a node uses, without a database.
 
+use super::builtin;
 use super::flow::{Flow, Image, Live};
 use super::reply::Reply;
+use super::tool::{Tool, Toolbox};
 use super::trampoline::{self, Held};
 use super::typed::TypedFlow;
 use super::workflow::Workflow;
@@ -55,6 +57,8 @@ pub struct Rehearsal<W: Workflow> {
     steps: Vec<String>,
     events: Vec<String>,
     requests: Vec<Ask>,
+    tools: Toolbox,
+    run_id: String,
 }
 
 /// What a run waits for.
@@ -67,9 +71,9 @@ impl Ask {
         self.0.kind
     }
 
-    /// The provider that is asked.
+    /// The provider that is asked; empty if it is not a model.
     pub fn provider(&self) -> &str {
-        &self.0.provider
+        self.0.provider.as_deref().unwrap_or_default()
     }
 
     /// The request; `null` if it has numbers that [`serde_json::Value`] cannot hold.
@@ -116,7 +120,22 @@ impl<W: Workflow> Rehearsal<W> {
     /// A rehearsal that refuses whatever is asked.
     pub fn new(app: W) -> Self {
         let script = Box::new(|_: &Ask| Answer::refused("the rehearsal has no answer to it"));
-        Self { flow: TypedFlow::new(app), script, steps: Vec::new(), events: Vec::new(), requests: Vec::new() }
+        Self {
+            flow: TypedFlow::new(app),
+            script,
+            steps: Vec::new(),
+            events: Vec::new(),
+            requests: Vec::new(),
+            tools: Toolbox::default(),
+            run_id: String::new(),
+        }
+    }
+
+    /// A tool that the run may use, as a node has it.
+    #[must_use]
+    pub fn tool<T: Tool>(mut self, tool: T) -> Self {
+        self.tools.add(tool);
+        self
     }
 
     /// What is answered to whatever the run waits for.
@@ -132,6 +151,7 @@ impl<W: Workflow> Rehearsal<W> {
     /// The [`Failure`] that the run would be stored with.
     pub async fn run(&mut self, id: &str, input: W::Input) -> Result<W::Output, Failure> {
         (self.steps, self.events, self.requests) = Default::default();
+        self.run_id = id.to_owned();
         let entry = self.flow.manifest().entry;
         let refused = |code: FailureCode, why: String| Failure::new(code, entry, why);
         let input = JsonText::of(&input, "the input of a run", INPUT_BYTES)
@@ -185,7 +205,11 @@ impl<W: Workflow> Rehearsal<W> {
             Err(instead) => return *instead,
         };
         self.steps.push(held.position.step.clone());
-        let executed = live.call(&held.position.step, held.position.arg.clone(), held.cursor).await;
+        let (step, arg) = (&held.position.step, held.position.arg.clone());
+        let executed = match builtin::find(step) {
+            Some(_) => builtin::call(step, arg, &self.run_id, &self.tools).await,
+            None => live.call(step, arg, held.cursor).await,
+        };
         trampoline::settle(held, &info, executed, Duration::ZERO, true, 0.0)
     }
 
@@ -217,13 +241,24 @@ impl<W: Workflow> Rehearsal<W> {
     }
 
     fn answered(&mut self, mut held: Held, wait: NewWait) -> Result<Held, Failure> {
+        let answered: &[EventType] = match wait.kind {
+            WaitKind::Human => &[EventType::HumanAnswered, EventType::StepStarted],
+            WaitKind::External => &[EventType::ExternalAnswered, EventType::StepStarted],
+            WaitKind::Timer => &[EventType::TimerFired, EventType::StepStarted],
+            _ => &[EventType::ModelAnswered, EventType::ModelApplied, EventType::StepStarted],
+        };
         let ask = Ask(wait);
-        let answer = (self.script)(&ask);
+        // Time passes at once.
+        let answer = match ask.kind() {
+            WaitKind::Timer => Answer(Ok(JsonText::null())),
+            _ => (self.script)(&ask),
+        };
         self.requests.push(ask);
         match answer.0 {
             Ok(answer) => {
-                self.happens(&mut held, &[EventType::ModelAnswered, EventType::ModelApplied, EventType::StepStarted]);
-                held.position.arg = trampoline::resume_arg(held.position.arg.as_ref(), Some(&answer));
+                self.happens(&mut held, answered);
+                let request = self.requests.last().map(|ask| &ask.0.request);
+                held.position = trampoline::resume(held.position, &answer, request);
                 Ok(held)
             }
             Err(why) => {

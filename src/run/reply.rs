@@ -20,17 +20,19 @@ use serde_json::value::RawValue;
 /// assert_eq!(reply.text(), "peace, trade");
 /// assert_eq!(reply.stop_reason().as_deref(), Some("end_turn"));
 /// ```
-#[derive(Clone, PartialEq, Eq)]
-pub struct Reply(JsonText);
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Reply(#[serde(with = "crate::domain::json::raw")] JsonText);
 
 /// A tool that the model wants used.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolUse {
     /// The id that the result has to name.
     pub id: String,
     /// Which tool.
     pub name: String,
     /// Its input, a JSON object.
+    #[serde(with = "crate::domain::json::raw")]
     pub input: JsonText,
 }
 
@@ -115,6 +117,12 @@ impl Reply {
         serde_json::from_str(raw.get()).ok()
     }
 
+    /// Its content as JSON, fit to be sent back: halves of surrogate pairs, which a provider refuses, are replaced.
+    pub(super) fn content(&self) -> String {
+        let raw: Option<Box<RawValue>> = self.part(|body| body.content);
+        raw.map_or_else(|| "[]".to_owned(), |raw| without_lone_surrogates(raw.get()).into_owned())
+    }
+
     fn blocks(&self) -> Vec<Block> {
         let raw: Vec<Box<RawValue>> = self.part(|body| body.content).unwrap_or_default();
         raw.iter().filter_map(|block| serde_json::from_str(block.get()).ok()).collect()
@@ -171,20 +179,6 @@ fn count<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
 impl From<serde_json::Value> for Reply {
     fn from(message: serde_json::Value) -> Self {
         Self(JsonText::stored(message.to_string()))
-    }
-}
-
-impl Serialize for Reply {
-    fn serialize<S: Serializer>(&self, out: S) -> Result<S::Ok, S::Error> {
-        let raw: &RawValue = serde_json::from_str(self.raw()).map_err(serde::ser::Error::custom)?;
-        raw.serialize(out)
-    }
-}
-
-impl<'de> Deserialize<'de> for Reply {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let raw = Box::<RawValue>::deserialize(from)?;
-        Ok(Self(JsonText::stored(raw.get().to_owned())))
     }
 }
 

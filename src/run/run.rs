@@ -1,16 +1,22 @@
 //! The run, as its steps see it.
 
+use super::ask::Asking;
+use super::builtin::{self, Conversation};
 use super::flow::Outcome;
 use super::model::ModelRequest;
 use super::next::{Suspend, Want};
 use super::record::{RecordError, Recorder};
-use super::reply::Reply;
-use super::workflow::{Step, Workflow};
-use crate::domain::limits::NAME_BYTES;
-use crate::domain::{Cause, EventId, NewEvent, NewWait, Ordinal, RunKey, WaitKind};
+use super::reply::{Reply, ToolUse};
+use super::tool::ToolResultBlock;
+use super::workflow::{Data, Step, Workflow};
+use crate::domain::limits::{CARRY_BYTES, NAME_BYTES};
+use crate::domain::{Cause, Due, EventId, JsonText, NewEvent, NewWait, Ordinal, RunKey, WaitKind};
+use chrono::{DateTime, Utc};
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// A run, as its steps see it: what it was given, what it remembers, and what it can ask for.
 pub struct Run<W: Workflow> {
@@ -49,13 +55,55 @@ impl<W: Workflow> Run<W> {
 
     /// Asks a model. The request joins a batch of the named provider; the run waits without holding anything.
     pub fn model(&self, provider: impl Into<String>, request: impl Into<ModelRequest>) -> Suspend<W, Reply> {
-        let provider = provider.into();
-        if provider.is_empty() || provider.len() > NAME_BYTES {
-            let text = format!("the name of a provider has 1 to {NAME_BYTES} bytes, this one has {}", provider.len());
-            return Suspend::of(Err(Outcome::Limit(text)));
-        }
-        let request = request.into().into_text().map_err(Outcome::from);
-        Suspend::of(request.map(|request| Want::Wait(NewWait { kind: WaitKind::Model, provider, request })))
+        let asked = named(provider.into()).and_then(|provider| Ok((provider, request.into().into_text()?)));
+        Suspend::of(asked.map(|(provider, request)| {
+            let provider = Some(provider);
+            Want::Wait(NewWait { kind: WaitKind::Model, provider, request, due: None, otherwise: None })
+        }))
+    }
+
+    /// The tool loop: asks a model, uses the tools that its reply asks for, tells it what they answered, and asks again, until a
+    /// reply asks for none. Each turn is a durable wait of its own, and travels in a batch like any request. The tools are
+    /// those that the node has; the request names those that the model may use.
+    pub fn converse(&self, provider: impl Into<String>, request: impl Into<ModelRequest>) -> Suspend<W, Reply> {
+        let asked = named(provider.into()).and_then(|provider| {
+            let request = request.into().into_text()?;
+            builtin::ask(&Conversation { provider, turns: 0 }, request)
+        });
+        Suspend::of(asked.map(|(wait, first)| Want::Through { wait, first }))
+    }
+
+    /// Uses tools of the node, one after the other. A tool that is missing or fails is an answer, for the model to read.
+    pub fn tools(&self, uses: Vec<ToolUse>) -> Suspend<W, Vec<ToolResultBlock>> {
+        let arg = JsonText::of(&uses, "uses of tools", CARRY_BYTES).map_err(Outcome::from);
+        Suspend::of(arg.map(|arg| Want::Call { step: builtin::TOOLS, arg: Some(arg) }))
+    }
+
+    /// Asks a person, whose answer is a `T`. The question is stored with the JSON Schema of the answer, and an answer is checked
+    /// against it before it is written.
+    pub fn human<T: Data + JsonSchema>(&self, prompt: impl Into<String>) -> Asking<W, T> {
+        let schema = serde_json::to_value(schemars::schema_for!(T)).ok();
+        Asking::new(WaitKind::Human, prompt.into(), schema)
+    }
+
+    /// Waits for another service, whose answer is a `T`. It answers by this run's id.
+    pub fn external<T: Data>(&self, what: impl Into<String>) -> Asking<W, T> {
+        Asking::new(WaitKind::External, what.into(), None)
+    }
+
+    /// Waits for a while, holding nothing.
+    pub fn sleep(&self, time: Duration) -> Suspend<W, ()> {
+        self.timer(Due::After(time))
+    }
+
+    /// Waits until a moment of the database's clock, holding nothing. A moment that has passed is at once.
+    pub fn until(&self, moment: DateTime<Utc>) -> Suspend<W, ()> {
+        self.timer(Due::At(moment))
+    }
+
+    fn timer(&self, due: Due) -> Suspend<W, ()> {
+        let (kind, due, request) = (WaitKind::Timer, Some(due), JsonText::null());
+        Suspend::of(Ok(Want::Wait(NewWait { kind, provider: None, request, due, otherwise: None })))
     }
 
     /// Records an event of your own in the run's ledger, stored with what the step returns. The id can be a cause at once.
@@ -89,6 +137,14 @@ impl<W: Workflow> Run<W> {
     pub(super) fn recorded(&mut self) -> Vec<NewEvent> {
         self.recorder.take()
     }
+}
+
+fn named(provider: String) -> Result<String, Outcome> {
+    if provider.is_empty() || provider.len() > NAME_BYTES {
+        let text = format!("the name of a provider has 1 to {NAME_BYTES} bytes, this one has {}", provider.len());
+        return Err(Outcome::Limit(text));
+    }
+    Ok(provider)
 }
 
 impl<W: Workflow> fmt::Debug for Run<W> {

@@ -12,10 +12,11 @@ mod program;
 #[cfg(test)]
 mod tests;
 
+use super::builtin;
 use super::flow::{Act, Executed, Manifest, Outcome, StepInfo};
 use crate::domain::{Change, EventType, Failure, FailureCode, Fence, Frame, JsonText, NewEvent, Ordinal};
-use crate::domain::{Position, RunKey, Transition};
-use payload::{Asked, Completed, Ended, Failed, Mark, Parked, Started, event};
+use crate::domain::{Position, RunKey, Transition, WaitKind};
+use payload::{Asked, Completed, Ended, Failed, Halted, Mark, Parked, Started, event};
 use std::time::Duration;
 
 /// What the holder of a run knows of it.
@@ -39,7 +40,7 @@ pub(crate) struct Held {
 /// one that took its process down too often fails.
 pub(crate) fn admit<'m>(manifest: &'m Manifest, held: &Held) -> Result<&'m StepInfo, Box<Transition>> {
     let step = held.position.step.as_str();
-    let Some(info) = manifest.step(step) else {
+    let Some(info) = manifest.step(step).or_else(|| builtin::find(step)) else {
         let reason =
             format!("workflow `{}` version {} has no step `{step}` on this node", manifest.workflow, manifest.version);
         return Err(Box::new(park(held, "unknown-step", reason)));
@@ -58,6 +59,16 @@ pub(crate) fn resume_arg(carry: Option<&JsonText>, answer: Option<&JsonText>) ->
         (Some(carry), Some(answer)) => Some(answer.pair(carry)),
         (Some(carry), None) => Some(JsonText::null().pair(carry)),
     }
+}
+
+/// Where a run goes on with an answer. The engine's own steps get the request beside it.
+pub(crate) fn resume(position: Position, answer: &JsonText, request: Option<&JsonText>) -> Position {
+    let carry = position.arg.as_ref();
+    let arg = match (builtin::find(&position.step), request) {
+        (Some(_), Some(request)) => Some(builtin::heard_arg(answer, request, carry)),
+        _ => resume_arg(carry, Some(answer)),
+    };
+    Position { arg, ..position }
 }
 
 /// What is to be committed after a step's user code has run for `took`. With `more`, the holder keeps its slot and the
@@ -153,9 +164,15 @@ fn done(held: &Held, act: Act, state: Option<JsonText>, records: Vec<NewEvent>, 
                 return transition(held, Change::Complete(value), state, events);
             }
         },
-        Act::Suspend { wait, then: Frame { step, carry } } => {
+        Act::Halt(output) => {
+            completed("halt", None);
+            events.push(event(EventType::RunCompleted, &Halted { output: Mark::of(&output), dropped: stack.len() }));
+            return transition(held, Change::Complete(output), state, events);
+        }
+        Act::Suspend { wait, then: Frame { step, carry }, under } => {
             completed("suspend", Some(&step));
-            events.push(event(EventType::ModelAsked, &Asked::of(&wait)));
+            stack.extend(under);
+            events.push(event(asked(wait.kind), &Asked::of(&wait)));
             let position = Position { step, arg: carry, stack };
             return transition(held, Change::Suspend { position, wait }, state, events);
         }
@@ -186,6 +203,18 @@ fn retried(
     let failed = Failed { step: info.name, code: code.as_str(), attempt: errors, us: Some(us), retry_ms };
     let events = vec![event(EventType::StepFailed, &failed)];
     transition(held, Change::Release { position: held.position.clone(), delay, errors }, None, events)
+}
+
+/// The event that opens a wait.
+fn asked(kind: WaitKind) -> EventType {
+    match kind {
+        WaitKind::Model => EventType::ModelAsked,
+        WaitKind::Human => EventType::HumanAsked,
+        WaitKind::External => EventType::ExternalAsked,
+        WaitKind::Timer => EventType::TimerSet,
+        // No step can ask for these by a suspension.
+        WaitKind::Tools | WaitKind::Fork | WaitKind::Unknown(_) => EventType::Custom,
+    }
 }
 
 /// The step failed for good: records, `step.failed`, `run.failed`. The stored state stays the last durable one.

@@ -44,12 +44,23 @@ pub(crate) struct Claimed {
     pub starts: u32,
     pub errors: u32,
     pub input: JsonText,
-    /// The answer that the step takes: the provider's name, and its line.
-    pub answer: Option<(String, Vec<u8>)>,
+    /// The answer that the step takes.
+    pub answer: Option<Answer>,
+    /// What was asked, for the engine's own steps.
+    pub asked: Option<JsonText>,
     /// Whether the step takes an answer at all.
     pub waited: bool,
     /// The queue's floor after this row.
     pub floor: Floor,
+}
+
+/// An answer as it is stored.
+#[derive(Debug)]
+pub(crate) enum Answer {
+    /// A provider's name, and its line.
+    Line(String, Vec<u8>),
+    /// What somebody else said.
+    Body(JsonText),
 }
 
 /// How much a claim may take.
@@ -103,16 +114,17 @@ chosen as materialized (
 applied as (
     update longhaul.waits w set status = 5
     from chosen c where w.run = c.id and w.ordinal = c.wait and w.status = 4
-    returning w.run, w.ordinal
+    returning w.run, w.ordinal, w.kind
 ),
 claimed as (
     update longhaul.runs r set
         status = 2, owner = $1, fence = r.fence + 1, ready_at = null, starts = r.starts + 1,
-        cursor = r.cursor + 1 + (a.run is not null)::int
+        -- That a model's answer is taken up is told; of others, their answer was.
+        cursor = r.cursor + 1 + coalesce(a.kind = 1, false)::int
     from chosen c left join applied a on a.run = c.id
     where r.id = c.id
     returning r.id, r.fence, r.cursor, r.workflow, r.run_id, r.step, r.arg, r.stack, r.state, r.starts, r.errors, r.wait,
-        c.ready_at, a.ordinal as applied
+        c.ready_at, case when a.kind = 1 then a.ordinal end as applied
 ),
 told as (
     insert into longhaul.events (run, ordinal, nonce, type, payload)
@@ -122,11 +134,14 @@ told as (
 )
 select c.id as "id!", c.fence as "fence!", c.cursor as "cursor!", c.workflow as "workflow!", c.run_id as "run_id!",
     c.step as "step!", c.arg::text as arg, c.stack::text as stack, c.state::text as state, c.starts as "starts!",
-    c.errors as "errors!", i.body::text as "input?", b.line as "line?", w.provider as "provider?", c.wait, c.ready_at as "ready_at!"
+    c.errors as "errors!", i.body::text as "input?", b.line as "line?", w.provider as "provider?", a.body::text as "answer?", c.wait,
+    case when c.step like '~%' then q.body::text end as asked, c.ready_at as "ready_at!"
 from claimed c
     left join longhaul.inputs i on i.run = c.id
     left join longhaul.waits w on w.run = c.id and w.ordinal = c.wait
     left join longhaul.batch_items b on b.batch = w.batch and b.item = w.item and b.status = 3
+    left join longhaul.answers a on a.run = c.id and a.ordinal = c.wait
+    left join longhaul.requests q on q.run = c.id and q.ordinal = c.wait and c.step like '~%'
 "#,
         node.0,
         &workflow,
@@ -146,7 +161,12 @@ from claimed c
             continue;
         };
         // It waited for something that this statement's snapshot does not show yet: not held, so released before long.
-        if row.wait.is_some() && row.line.is_none() {
+        let answer = match (row.answer, row.provider.zip(row.line)) {
+            (Some(body), _) => Some(Answer::Body(JsonText::stored(body))),
+            (None, Some((provider, line))) => Some(Answer::Line(provider, line)),
+            (None, None) => None,
+        };
+        if row.wait.is_some() && answer.is_none() {
             tracing::warn!(run = row.id, "a run was claimed without the answer that it waited for");
             continue;
         }
@@ -163,7 +183,8 @@ from claimed c
             starts: row.starts.max(0) as u32,
             errors: row.errors.max(0) as u32,
             input: JsonText::stored(input),
-            answer: row.provider.zip(row.line),
+            answer,
+            asked: row.asked.map(JsonText::stored),
             waited: row.wait.is_some(),
             floor: Floor { workflow: row.workflow, ready_at: row.ready_at, run: row.id },
         });

@@ -83,6 +83,15 @@ codes!(EventType {
     ModelApplied = 33,
     ModelFailed = 34,
     ModelRetried = 35,
+    HumanAsked = 40,
+    HumanAnswered = 41,
+    HumanExpired = 42,
+    ExternalAsked = 43,
+    ExternalAnswered = 44,
+    ExternalExpired = 45,
+    TimerSet = 46,
+    TimerFired = 47,
+    ToolsCompleted = 48,
     Custom = 1000,
 });
 

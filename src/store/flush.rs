@@ -6,11 +6,17 @@
 use super::codec::Code;
 use super::error::StoreError;
 use crate::domain::event::Cause;
-use crate::domain::{Change, NewEvent, Position, RunStatus, Transition};
+use crate::domain::{Change, Due, NewEvent, Position, RunStatus, Transition};
 use sqlx::PgConnection;
+use sqlx::types::chrono::{DateTime, Utc};
+use std::time::Duration;
 
 /// The longest that a run can be put off: a hundred years. What is longer is meant as "never", and must not overflow.
 const LONGEST_DELAY_MS: i64 = 100 * 366 * 24 * 3_600_000;
+
+fn millis(delay: Duration) -> i64 {
+    i64::try_from(delay.as_millis()).map_or(LONGEST_DELAY_MS, |ms| ms.min(LONGEST_DELAY_MS))
+}
 
 /// The columns of a flush: one entry per transition, in the order of run keys.
 #[derive(Default)]
@@ -32,6 +38,9 @@ struct Columns<'a> {
     error: Vec<Option<String>>,
     provider: Vec<Option<&'a str>>,
     wait_kind: Vec<Option<i16>>,
+    due_ms: Vec<Option<i64>>,
+    due_at: Vec<Option<DateTime<Utc>>>,
+    otherwise: Vec<Option<&'a str>>,
     first: Slot<'a>,
     last: Slot<'a>,
     extra: Extras<'a>,
@@ -115,7 +124,7 @@ impl<'a> Columns<'a> {
             Change::Continue(next) => (position, starts) = (Some(next), 1),
             Change::Release { position: next, delay: after, errors: failed } => {
                 status = RunStatus::Runnable;
-                delay = Some(i64::try_from(after.as_millis()).map_or(LONGEST_DELAY_MS, |ms| ms.min(LONGEST_DELAY_MS)));
+                delay = Some(millis(*after));
                 errors = i16::try_from(*failed).unwrap_or(i16::MAX);
                 // A failed attempt stays where it is: the stored argument and the answered wait serve again.
                 position = (*failed == 0).then_some(next);
@@ -137,7 +146,15 @@ impl<'a> Columns<'a> {
         self.starts.push(starts);
         self.errors.push(errors);
         self.reason.push(reason);
-        self.provider.push(wait.map(|w| w.provider.as_str()));
+        self.provider.push(wait.and_then(|w| w.provider.as_deref()));
+        self.otherwise.push(wait.and_then(|w| w.otherwise.as_ref()).map(|o| o.as_str()));
+        let (due_ms, due_at) = match wait.and_then(|w| w.due) {
+            None => (None, None),
+            Some(Due::After(delay)) => (Some(millis(delay)), None),
+            Some(Due::At(at)) => (None, Some(at)),
+        };
+        self.due_ms.push(due_ms);
+        self.due_at.push(due_at);
         self.wait_kind.push(wait.map(|w| w.kind.code()));
         self.body.push(body.or(wait.map(|w| w.request.as_str())));
         self.error.push(error);
@@ -169,9 +186,10 @@ with item as materialized (
         $1::bigint[], $2::bigint[], $3::int[], $4::smallint[], $5::int[], $6::text[], $7::text[], $8::text[],
         $9::text[], $10::bigint[], $11::smallint[], $12::smallint[], $13::text[], $14::text[], $15::text[],
         $16::text[], $17::smallint[], $18::smallint[], $19::bigint[], $20::text[], $21::smallint[], $22::bigint[],
-        $23::text[]
+        $23::text[], $32::bigint[], $33::timestamptz[], $34::text[]
     ) as i (run, fence, cursor, status, events, step, arg, stack, state, delay_ms, starts, errors, reason, body, error,
-            provider, wait_kind, first_type, first_nonce, first_payload, last_type, last_nonce, last_payload)
+            provider, wait_kind, first_type, first_nonce, first_payload, last_type, last_nonce, last_payload, due_ms,
+            due_at, otherwise)
     order by run
 ),
 -- Fence and cursor are checked again on the newest version of the row, once its lock is held.
@@ -214,13 +232,14 @@ told_before as (
     where x.run in (select run from locked)
 ),
 asked as (
-    insert into longhaul.waits (run, ordinal, kind, status, provider, queued_at, bytes)
-    select run, cursor + events - 1, wait_kind, 1, provider, longhaul.now(), octet_length(body)
+    insert into longhaul.waits (run, ordinal, kind, status, provider, queued_at, bytes, due_at)
+    select run, cursor + events - 1, wait_kind, 1, provider, longhaul.now(), octet_length(body),
+        coalesce(due_at, longhaul.now() + due_ms * interval '1 millisecond')
     from locked where wait_kind is not null
 ),
 requested as (
-    insert into longhaul.requests (run, ordinal, body)
-    select run, cursor + events - 1, body::json from locked where wait_kind is not null
+    insert into longhaul.requests (run, ordinal, body, otherwise)
+    select run, cursor + events - 1, body::json, otherwise::json from locked where wait_kind is not null
 ),
 ended as (
     insert into longhaul.outputs (run, body, error)
@@ -260,6 +279,9 @@ select run as "run!" from locked
         &c.extra.cause_ordinal as _,
         &c.extra.cause_nonce as _,
         &c.extra.payload as _,
+        &c.due_ms as _,
+        &c.due_at as _,
+        &c.otherwise as _,
     )
     .fetch_all(conn)
     .await?;

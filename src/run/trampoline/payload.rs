@@ -1,6 +1,6 @@
 //! The payloads of the trampoline's events: names, counts, digests. What user code said is never among them.
 
-use crate::domain::{Cause, EventType, JsonText, NewEvent, NewWait};
+use crate::domain::{Cause, Due, EventType, JsonText, NewEvent, NewWait};
 use serde::Serialize;
 
 #[derive(Serialize)]
@@ -45,14 +45,29 @@ pub(super) struct Parked<'a> {
 
 #[derive(Serialize)]
 pub(super) struct Asked<'a> {
-    provider: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    provider: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    due: Option<String>,
     #[serde(flatten)]
     request: Mark,
 }
 
+#[derive(Serialize)]
+pub(super) struct Halted {
+    #[serde(flatten)]
+    pub(super) output: Mark,
+    /// Callers that get no result any more.
+    pub(super) dropped: usize,
+}
+
 impl<'a> Asked<'a> {
     pub(super) fn of(wait: &'a NewWait) -> Self {
-        Self { provider: &wait.provider, request: Mark::of(&wait.request) }
+        let due = wait.due.map(|due| match due {
+            Due::After(delay) => format!("in {} ms", delay.as_millis()),
+            Due::At(at) => format!("at {}", at.to_rfc3339()),
+        });
+        Self { provider: wait.provider.as_deref(), due, request: Mark::of(&wait.request) }
     }
 }
 
