@@ -173,8 +173,8 @@ fn nobody_at_the_address_is_told_apart() {
 }
 
 #[cfg(target_os = "linux")]
-#[test]
-fn no_process_outlives_a_killed_demo() {
+#[tokio::test]
+async fn no_process_outlives_a_killed_demo() {
     let folder = tempfile::tempdir().unwrap();
     let mut demo = longhaul(&["demo", "--json", "--processing", "1h"])
         .env("TMPDIR", folder.path())
@@ -186,14 +186,14 @@ fn no_process_outlives_a_killed_demo() {
     let workers = || children_of(demo.id(), "demo-worker");
     while workers().is_empty() {
         assert!(Instant::now() < deadline, "no worker was started");
-        std::thread::sleep(Duration::from_millis(50));
+        tokio::time::sleep(Duration::from_millis(50)).await;
     }
     let workers = workers();
     demo.kill().unwrap();
     demo.wait().unwrap();
     while workers.iter().any(|pid| std::path::Path::new(&format!("/proc/{pid}/exe")).exists()) {
         assert!(Instant::now() < deadline, "a worker outlives its parent");
-        std::thread::sleep(Duration::from_millis(50));
+        tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }
 

@@ -253,13 +253,14 @@ async fn a_take_over_whose_answer_was_lost_is_told_once() {
     proxy.arm(TAKE_OVER, Cut::Before, 1);
     proxy.arm(TAKE_OVER, Cut::After, 1);
     proxy.arm(CLAIM, Cut::Before, 1);
-    trial.gate.open();
     let b = Node::builder(proxy.url())
         .workflow(trial.clone())
         .config(Config { poll_interval: Duration::from_millis(100), ..config("b") })
         .start()
         .await
         .unwrap();
+    eventually("b runs them", async || (trial.log.len() == 60).then_some(())).await;
+    trial.gate.open();
     until_over(&client).await;
     assert_eq!(proxy.hits(), 3);
     assert_eq!(client.count_events(Some(longhaul::EventType::RunTakenOver)).await.unwrap(), 20);
