@@ -73,8 +73,8 @@ fn a_demo_completes_every_run_though_a_worker_is_killed() {
     for none in ["live_items", "nano_usd_live", "items_paid_twice", "audit_violations"] {
         assert_eq!(figure(none), 0, "{none} in {figures}");
     }
-    // Enqueued, three steps started and completed, two calls asked, submitted, answered and applied, completed.
-    assert!(figure("events") >= 12 * 16, "{figures}");
+    // Enqueued, three steps started and completed, two calls asked, answered and applied, completed; told as sent, mostly.
+    assert!(figure("events") >= 12 * 15, "{figures}");
     let by_worker = figures["runs_per_worker"].as_object().unwrap();
     assert_eq!(by_worker.keys().collect::<Vec<_>>(), ["worker-1", "worker-2"]);
     assert!(by_worker.values().all(|runs| runs.as_u64().unwrap() > 0), "{figures}");

@@ -129,6 +129,15 @@ impl Store {
         within(workflows::register(&self.pool, name, version, steps)).await
     }
 
+    /// Releases whatever a node of this process holds.
+    pub(crate) async fn release_runs(&self, node: NodeId) -> Result<u64> {
+        within(async {
+            let mut conn = self.pool.acquire().await?;
+            claim::release_unheld(&mut conn, node, &[]).await
+        })
+        .await
+    }
+
     pub(crate) async fn hand_back(&self, run: RunKey, fence: Fence, delay: Duration) -> Result<bool> {
         within(claim::hand_back(&self.pool, run, fence, ms(delay))).await
     }

@@ -234,8 +234,7 @@ async fn a_second_name_of_one_account_disturbs_nobody() {
     let client = enqueue(&db, "r", 10).await;
     let others = (0..10).map(|k| (format!("s{k}"), "at:other".into())).collect();
     client.enqueue_many::<Asking>(others).await.unwrap();
-    eventually("one of them is served", async || (client.counts().await.unwrap().completed == 10).then_some(()))
-        .await;
+    eventually("one of them is served", async || (client.counts().await.unwrap().completed == 10).then_some(())).await;
     let mut conn = connect(&db).await;
     check_paid(&models, &mut conn).await;
     assert_eq!(node.progress().ambiguous_creates, 0);

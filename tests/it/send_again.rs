@@ -85,7 +85,9 @@ async fn a_foreign_batch_is_proved_so_also_after_the_lease_changed_hands() {
     let before = number(&mut conn, "select fence from longhaul.accounts").await;
     assert!(node.tree().kill(&Kind::Submitter("claude".into())));
     eventually("another submitter has the lease", async || {
-        (number(&mut conn, "select coalesce(max(fence), 0) from longhaul.accounts where owner is not null").await > before).then_some(())
+        (number(&mut conn, "select coalesce(max(fence), 0) from longhaul.accounts where owner is not null").await
+            > before)
+            .then_some(())
     })
     .await;
     assert!(models.control.finish(&theirs));
