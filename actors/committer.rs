@@ -43,7 +43,7 @@ pub(crate) enum Msg {
     /// Write this, and say what became of it. A port that is dropped unanswered means that nobody knows.
     Commit(Box<Transition>, RpcReplyPort<Verdict>),
     /// A lane is back from its flush of these runs.
-    Flushed(Lane, Vec<RunKey>),
+    Flushed(Box<Lane>, Vec<RunKey>),
     /// The moment of waiting for company is over.
     Lingered,
     /// The heart asks whether messages are handled.
@@ -79,7 +79,7 @@ impl Actor for Committer {
     async fn handle(&self, myself: ActorRef<Msg>, message: Msg, state: &mut State) -> Handled {
         match message {
             Msg::Commit(transition, port) => state.waiting.push_back(Waiting { transition, port }),
-            Msg::Flushed(lane, runs) => state.flushed(lane, &runs),
+            Msg::Flushed(lane, runs) => state.flushed(*lane, &runs),
             Msg::Lingered => state.lingering = state.lingering.and(Some(Instant::now() - LINGER)),
             Msg::Ping(round) => {
                 state.ctx.board.heart.send(heart::Msg::Pong(Organ::Committer, round));
@@ -177,7 +177,7 @@ impl State {
                 ctx.board.wake_submitters();
                 ctx.board.notifier.send(super::notifier::Msg::Tell(Hint::Requests));
             }
-            let _ = myself.cast(Msg::Flushed(lane, runs));
+            let _ = myself.cast(Msg::Flushed(Box::new(lane), runs));
         });
     }
 }

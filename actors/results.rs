@@ -20,6 +20,8 @@ const CHUNK_LINES: usize = 500;
 const CHUNK_BYTES: usize = 4 << 20;
 /// The longest line that is kept.
 const LINE_BYTES: usize = 64 << 20;
+/// Runs told per statement.
+const TELL: i64 = 1_000;
 /// How long a request waits before it goes out again after an error of the provider's.
 const RETRY_DELAY: Duration = Duration::from_millis(500);
 
@@ -81,6 +83,9 @@ pub(super) async fn ingest(
         Reading { ctx, provider, batch, chunk: Chunk::default(), verified: batch.verified, seen: HashSet::new() };
     let mut cutter = Cutter::default();
     let mut cut = None;
+    if batch.verified {
+        tell(ctx, batch).await?;
+    }
     while let Some(bytes) = stream.next().await {
         let bytes = match bytes {
             Ok(bytes) => bytes,
@@ -105,6 +110,12 @@ pub(super) async fn ingest(
     }
     reading.settle().await?;
     finish(ctx, name, batch, cut).await
+}
+
+/// That a request was submitted is told before that it was answered, should the submitter not have come to it yet.
+async fn tell(ctx: &Ctx, batch: &HeldBatch) -> Result<(), StoreError> {
+    while ctx.store().tell_submitted(batch.batch, TELL).await? > 0 {}
+    Ok(())
 }
 
 /// Closes the batch, or says what is missing.
@@ -176,6 +187,7 @@ impl Reading<'_> {
         let store = self.ctx.store();
         if line.custom_id.is_some_and(|id| id.intent == self.batch.intent) {
             let verified = store.verified(self.batch.batch, self.batch.fence).await?;
+            tell(self.ctx, self.batch).await?;
             return Ok(if verified { Proof::Ours } else { Proof::Foreign });
         }
         if !line.named {

@@ -119,6 +119,8 @@ async fn register(shared: &Shared, old: NodeId) -> Option<NodeId> {
     while !shared.draining.load(Ordering::Acquire) {
         let next = NodeId::random();
         let done = async {
+            // This process lives, so none of its steps took it down: what it held is released before others take it over.
+            shared.store.release_runs(old).await?;
             shared.store.leave(old).await?;
             shared.store.register(next, &shared.config.name, env!("CARGO_PKG_VERSION"), shared.config.lease).await
         };

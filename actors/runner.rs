@@ -28,10 +28,14 @@ pub(super) async fn run(ctx: Arc<Ctx>, claimed: Claimed) {
         ask(&ctx, trampoline::park(&held(&claimed), "unknown-provider", reason)).await;
         return;
     }
-    let (held, image) = match take_up(&ctx, claimed) {
-        Ok(taken) => taken,
-        Err((held, failure)) => return commit_last(&ctx, &held, failure).await,
-    };
+    let mut held = held(&claimed);
+    if claimed.waited
+        && let Err(failure) = take_answer(&ctx, &mut held, claimed.answer)
+    {
+        return commit_last(&ctx, &held, failure).await;
+    }
+    let image =
+        Image { run: claimed.run, run_id: claimed.run_id.as_str().into(), input: claimed.input, state: claimed.state };
     match flow.load(image) {
         Ok(live) => steps(&ctx, &*flow, held, live).await,
         Err(failure) => commit_last(&ctx, &held, failure).await,
@@ -50,24 +54,14 @@ fn held(claimed: &Claimed) -> Held {
     }
 }
 
-/// The argument of the step, with the answer that it waited for.
-fn take_up(ctx: &Ctx, claimed: Claimed) -> Result<(Held, Image), (Held, Failure)> {
-    let mut held = held(&claimed);
-    let image =
-        Image { run: claimed.run, run_id: claimed.run_id.as_str().into(), input: claimed.input, state: claimed.state };
-    if claimed.waited {
-        match answer(ctx, claimed.answer) {
-            Ok(answer) => {
-                count(&ctx.counters().runs_resumed, 1);
-                held.position.arg = trampoline::resume_arg(held.position.arg.as_ref(), Some(&answer));
-            }
-            Err(error) => {
-                let failure = Failure::new(FailureCode::Undecodable, held.position.step.clone(), error.to_string());
-                return Err((held, failure));
-            }
-        }
-    }
-    Ok((held, image))
+/// Gives the step the answer that it waited for.
+fn take_answer(ctx: &Ctx, held: &mut Held, stored: Option<(String, Vec<u8>)>) -> Result<(), Failure> {
+    let undecodable =
+        |error: InvalidJson| Failure::new(FailureCode::Undecodable, held.position.step.clone(), error.to_string());
+    let answer = answer(ctx, stored).map_err(undecodable)?;
+    count(&ctx.counters().runs_resumed, 1);
+    held.position.arg = trampoline::resume_arg(held.position.arg.as_ref(), Some(&answer));
+    Ok(())
 }
 
 fn answer(ctx: &Ctx, answer: Option<(String, Vec<u8>)>) -> Result<JsonText, InvalidJson> {

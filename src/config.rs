@@ -80,7 +80,7 @@ pub struct InvalidConfig {
 }
 
 impl Config {
-    /// Short leases and polls, for tests and demos on one machine: a lost node is taken over within a second or two.
+    /// Short leases and polls, for tests and demos on one machine: a lost node is taken over within a few seconds.
     pub fn brisk() -> Self {
         Self {
             poll_interval: Duration::from_millis(200),
@@ -89,8 +89,8 @@ impl Config {
             max_batch_age: Duration::from_secs(1),
             send_limit: Duration::from_secs(10),
             quarantine: Duration::from_secs(2),
-            heartbeat: Duration::from_millis(100),
-            lease: Duration::from_millis(800),
+            heartbeat: Duration::from_millis(200),
+            lease: Duration::from_secs(2),
             grace: Duration::from_secs(5),
             ..Self::default()
         }

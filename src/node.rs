@@ -12,7 +12,7 @@ use crate::observe::{Counters, Progress};
 use crate::provider::BatchProvider;
 use crate::run::flow::Flow;
 use crate::run::{TypedFlow, Workflow};
-use crate::store::{Claimer, Database, Store};
+use crate::store::{Database, Store};
 use ractor::{Actor, ActorRef};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -195,8 +195,7 @@ impl Node {
     }
 
     async fn release(&self, node: NodeId) {
-        let mut claimer = Claimer::new(self.shared.store.database().clone(), node);
-        if let Err(error) = claimer.release_unheld(&[]).await {
+        if let Err(error) = self.shared.store.release_runs(node).await {
             tracing::warn!(%error, "runs were not released: they are taken over when the lease is over");
         }
         for provider in self.shared.providers.keys() {

@@ -61,6 +61,11 @@ impl Client {
         &self.store
     }
 
+    /// Closes its connections; other clones of it have none either then.
+    pub async fn close(&self) {
+        self.store.close().await;
+    }
+
     /// A run by its id.
     ///
     /// # Errors

@@ -2,7 +2,6 @@
 
 use super::line::{Line, Usage};
 use crate::domain::{CustomId, InvalidJson, JsonText};
-use crate::store::Identity;
 use bytes::Bytes;
 use chrono::{DateTime, Utc};
 use futures::future::BoxFuture;
@@ -21,6 +20,19 @@ pub struct Capabilities {
     /// Whether a batch can be found again for certain by something we put on it. If not, it is found by time and count and
     /// proved by its results.
     pub certain_adoption: bool,
+}
+
+/// Who a provider says we are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Identity {
+    /// The kind of provider, such as `anthropic`.
+    pub kind: String,
+    /// Where its API is.
+    pub base_url: String,
+    /// The organisation, from the response headers.
+    pub organization: String,
+    /// The workspace, from the response headers.
+    pub workspace: String,
 }
 
 /// The body of a create call: its exact length, and its bytes as they are read from the database.

@@ -2,21 +2,9 @@
 
 use super::error::StoreError;
 use crate::domain::NodeId;
+use crate::provider::Identity;
 use sqlx::PgPool;
 use std::time::Duration;
-
-/// Who a provider says we are.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Identity {
-    /// The kind of provider, such as `anthropic`.
-    pub kind: String,
-    /// Where its API is.
-    pub base_url: String,
-    /// The organisation, from the response headers.
-    pub organization: String,
-    /// The workspace, from the response headers.
-    pub workspace: String,
-}
 
 /// An account whose submit lease this node holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -13,12 +13,12 @@ pub(crate) async fn advance(database: &Database, by: Duration) -> Result<(), Sto
     // Two tests of one database may move its clock at once.
     tx.execute("select pg_advisory_xact_lock(7310579638231984)").await?;
     tx.execute(
-        "create table if not exists longhaul.test_clock (only bool primary key check (only), shift interval not null)",
+        "create table if not exists longhaul.test_clock (one bool primary key check (one), shift interval not null)",
     )
     .await?;
     sqlx::query(
         "insert into longhaul.test_clock values (true, $1::bigint * interval '1 millisecond')
-         on conflict (only) do update set shift = test_clock.shift + excluded.shift",
+         on conflict (one) do update set shift = test_clock.shift + excluded.shift",
     )
     .bind(i64::try_from(by.as_millis()).unwrap_or(i64::MAX))
     .execute(&mut *tx)

@@ -2,7 +2,7 @@
 //! connection has a type of its own: [`Lane`](super::lane::Lane), [`Claimer`](super::claim::Claimer),
 //! [`Pulse`](super::pulse::Pulse), [`Listener`](super::pulse::Listener).
 
-use super::accounts::{self, Brake, Identity, Lease};
+use super::accounts::{self, Brake, Lease};
 use super::claim;
 use super::connect::{Database, within};
 use super::enqueue::{self, Made, NewRun};
@@ -15,6 +15,7 @@ use super::reserve::{self, Filled, Queue, Watermark};
 use super::submit::{self, Intent};
 use super::{migrate, timers, workflows};
 use crate::domain::{EventType, Fence, IntentId, NodeId, Ordinal, RunKey};
+use crate::provider::Identity;
 use crate::store::codec::Code;
 use sqlx::PgPool;
 use std::time::Duration;
@@ -126,6 +127,15 @@ statements! {
 impl Store {
     pub(crate) async fn register_workflow(&self, name: &str, version: u32, steps: &[String]) -> Result<i32> {
         within(workflows::register(&self.pool, name, version, steps)).await
+    }
+
+    /// Releases whatever a node of this process holds.
+    pub(crate) async fn release_runs(&self, node: NodeId) -> Result<u64> {
+        within(async {
+            let mut conn = self.pool.acquire().await?;
+            claim::release_unheld(&mut conn, node, &[]).await
+        })
+        .await
     }
 
     pub(crate) async fn hand_back(&self, run: RunKey, fence: Fence, delay: Duration) -> Result<bool> {

@@ -28,7 +28,6 @@ mod submit;
 mod timers;
 mod workflows;
 
-pub use accounts::Identity;
 pub use connect::Database;
 pub use error::StoreError;
 pub use read::{BatchTotals, BatchView, Counts, EventView, RunView};

@@ -2,7 +2,7 @@
 //!
 //! Workflows alone are tested in memory by a [`Rehearsal`](crate::Rehearsal). A [`TestNode`] is for what needs the database:
 //! that a service recovers, that a batch is sent and answered, that a run of yesterday goes on today. It is a whole
-//! [`Node`](crate::Node) with short leases and polls, on a database of the test's own. Nothing has to sleep: work is waited
+//! [`Node`] with short leases and polls, on a database of the test's own. Nothing has to sleep: work is waited
 //! for by looking at the database until it is at rest, and time passes when the test says so.
 //!
 //! ```no_run
@@ -26,6 +26,7 @@
 //! let progress = node.run_until_quiescent(Duration::from_secs(10)).await?;
 //! assert_eq!(progress.runs_completed, 1);
 //! # Ok(()) }
+//! # fn main() {}
 //! ```
 
 use crate::config::Config;
@@ -43,7 +44,7 @@ const SETTLED: u32 = 5;
 /// How long counters may take to settle.
 const SETTLING: Duration = Duration::from_secs(30);
 
-/// A node for tests. It is used as the [`Node`](crate::Node) that it is; dropping it is the sudden death of that node.
+/// A node for tests. It is used as the [`Node`] that it is; dropping it is the sudden death of that node.
 #[derive(Debug)]
 pub struct TestNode {
     node: Node,

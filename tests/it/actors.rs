@@ -103,26 +103,14 @@ async fn killing_one_kind_again_and_again_loses_nothing() {
     let (db, models) = (database().await, Models::start().await);
     let node = start(&db, &models).await;
     let client = node.client();
+    let (first, tree) = (node.id(), node.tree());
     enqueue(&client, 0).await;
-    let tree = node.tree();
-    let killed = crate::support::eventually("the committer was killed thirty times", {
-        let mut killed = 0;
-        let mut seen = 0;
-        async move || {
-            // The next one is killed when the last one has done something.
-            let flushes = node_flushes(&tree, &mut seen);
-            killed += usize::from(flushes && tree.kill(&Kind::Committer));
-            (killed >= 30).then_some(killed)
-        }
+    // What it does then is up to the supervisors; that it does not stay as it was is what this waits for.
+    crate::support::eventually("the node began again", async || {
+        tree.kill(&Kind::Committer);
+        (node.id() != first).then_some(())
     })
     .await;
-    assert_eq!(killed, 30);
     all_is_well(&db, &models, &client, 1).await;
     node.shutdown().await.unwrap();
-}
-
-/// Whether the tree has a committer to kill; counts the looks.
-fn node_flushes(tree: &longhaul::Tree, seen: &mut usize) -> bool {
-    *seen += 1;
-    tree.kinds().contains(&Kind::Committer)
 }

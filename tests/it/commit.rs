@@ -61,6 +61,19 @@ async fn a_commit_that_never_arrived_is_known_not_to_be_in() {
     survives_cuts_of_the_flush(Cut::Before).await;
 }
 
+/// The connection stays open and nothing comes: the statement's own deadline leads to the same decision.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_commit_that_is_never_answered_is_decided_after_its_deadline() {
+    let db = database().await;
+    let client = enqueue(&db, 20).await;
+    let proxy = Proxy::start(&db).await;
+    proxy.arm(FLUSH, Cut::Silence, 1);
+    let node = node(proxy.url()).await;
+    all_counted(&db, &client, 20).await;
+    assert_eq!(proxy.hits(), 1);
+    node.shutdown().await.unwrap();
+}
+
 /// What was committed although nobody heard of it is not run again.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_step_whose_completion_got_in_does_not_run_again() {
@@ -253,13 +266,14 @@ async fn a_take_over_whose_answer_was_lost_is_told_once() {
     proxy.arm(TAKE_OVER, Cut::Before, 1);
     proxy.arm(TAKE_OVER, Cut::After, 1);
     proxy.arm(CLAIM, Cut::Before, 1);
-    trial.gate.open();
     let b = Node::builder(proxy.url())
         .workflow(trial.clone())
         .config(Config { poll_interval: Duration::from_millis(100), ..config("b") })
         .start()
         .await
         .unwrap();
+    eventually("b runs them", async || (trial.log.len() == 60).then_some(())).await;
+    trial.gate.open();
     until_over(&client).await;
     assert_eq!(proxy.hits(), 3);
     assert_eq!(client.count_events(Some(longhaul::EventType::RunTakenOver)).await.unwrap(), 20);

@@ -126,6 +126,7 @@ async fn a_dead_node_claims_nothing() {
     let deaf = longhaul::Config {
         heartbeat: std::time::Duration::from_secs(20),
         lease: std::time::Duration::from_secs(60),
+        quarantine: std::time::Duration::from_secs(60),
         ..config("a")
     };
     let a = Node::builder(db.url()).workflow(trial.clone()).config(deaf).start().await.unwrap();

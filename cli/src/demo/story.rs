@@ -19,6 +19,8 @@ use tokio::time::sleep;
 const PATIENCE: Duration = Duration::from_secs(600);
 /// Runs at most that the first worker is given alone, twice.
 const FIRST_RUNS: usize = 128;
+/// Runs that a worker can claim at once.
+const FIRST_CLAIM: usize = 256;
 /// Runs enqueued in one call.
 const CHUNK: usize = 1_000;
 /// How often a worker's runs are looked at before it is killed.
@@ -43,7 +45,9 @@ struct Parts {
     first: Range<usize>,
     /// Their batch is the one whose reply is held.
     second: Range<usize>,
-    /// Under way when the worker is killed.
+    /// Held by the worker when it is killed: enqueued while nobody else is there to claim them.
+    third: Range<usize>,
+    /// Enqueued after that.
     rest: Range<usize>,
 }
 
@@ -53,7 +57,8 @@ impl Parts {
         // A single run is the one whose reply is held.
         let first = if runs < 2 { 0 } else { part };
         let second = (first + part).min(runs);
-        Self { first: 0..first, second: first..second, rest: second..runs }
+        let third = (second + FIRST_CLAIM).min(runs);
+        Self { first: 0..first, second: first..second, third: second..third, rest: third..runs }
     }
 }
 
@@ -81,15 +86,20 @@ pub(super) async fn play(
     player.enqueue(parts.second).await?;
     let batch = player.fleet.until("the provider waits for a batch", patience, held.accepted()).await?;
     player.teller.say(format!("the provider has accepted batch {batch} and holds its reply"));
+    let holding = !parts.third.is_empty();
+    player.enqueue(parts.third).await?;
+    if holding {
+        player.until_first_holds().await?;
+    }
     for _ in 1..args.workers {
         let name = player.fleet.start()?;
         player.teller.say(format!("{name} started"));
     }
-    player.enqueue(parts.rest.clone()).await?;
-    let runs_held = player.kill(!parts.rest.is_empty()).await?;
+    let runs_held = player.kill().await?;
     held.release();
     let name = player.fleet.start()?;
     player.teller.say(format!("{name} started in its place"));
+    player.enqueue(parts.rest).await?;
     let counts = player.finish().await?;
     let took = began.elapsed();
     player.booked().await?;
@@ -136,20 +146,22 @@ impl Player<'_> {
         Ok(())
     }
 
-    /// Kills the first worker with SIGKILL, if it should hold runs as soon as it does, and answers how many it held.
-    async fn kill(&mut self, holding: bool) -> Result<i64, CliError> {
+    /// Waits until the first worker holds runs: it reads their documents then, which takes it a while.
+    async fn until_first_holds(&mut self) -> Result<(), CliError> {
         let client = self.client;
-        if holding {
-            let owns = async {
-                while held_by_first(client).await? == 0 {
-                    sleep(AIM).await;
-                }
-                Ok::<_, CliError>(())
-            };
-            self.fleet.until("runs are claimed", self.patience, owns).await??;
-        }
+        let holds = async {
+            while held_by_first(client).await? == 0 {
+                sleep(AIM).await;
+            }
+            Ok::<_, CliError>(())
+        };
+        self.fleet.until("runs are claimed", self.patience, holds).await?
+    }
+
+    /// Kills the first worker with SIGKILL, and answers how many runs it held.
+    async fn kill(&mut self) -> Result<i64, CliError> {
         self.fleet.kill_first().await?;
-        let held = held_by_first(client).await?;
+        let held = held_by_first(self.client).await?;
         let runs = match held {
             0 => "it held no run".to_owned(),
             held => format!("it held {}", count(held, "run")),
@@ -250,10 +262,11 @@ mod tests {
     #[test]
     fn every_run_is_in_one_part() {
         for runs in 1..3_000 {
-            let Parts { first, second, rest } = Parts::of(runs);
-            assert_eq!((first.start, first.end, second.end, rest.end), (0, second.start, rest.start, runs));
+            let Parts { first, second, third, rest } = Parts::of(runs);
+            let bounds = (first.start, first.end, second.end, third.end, rest.end);
+            assert_eq!(bounds, (0, second.start, third.start, rest.start, runs));
             assert!(!second.is_empty(), "{runs}: there must be a batch to hold");
-            assert_eq!(rest.is_empty(), runs < 3, "{runs}");
+            assert_eq!(third.is_empty(), runs < 3, "{runs}: there must be runs to take over");
         }
         assert_eq!(Parts::of(2_000).second, 128..256);
     }

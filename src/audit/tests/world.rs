@@ -4,10 +4,9 @@ use crate::audit::{Auditor, LedgerLine, Report};
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::{Change, CustomId, Failure, FailureCode, Fence, IntentId, ItemStatus, JsonText, NewWait, NodeId};
 use crate::domain::{Position, RunKey, Transition, Verdict, WaitKind};
+use crate::provider::Identity;
 use crate::store::StoreError;
-use crate::store::{
-    Claimed, Claimer, Code, Database, Demand, Filled, Floor, Identity, Lane, Lease, Lines, NewRun, Store,
-};
+use crate::store::{Claimed, Claimer, Code, Database, Demand, Filled, Floor, Lane, Lease, Lines, NewRun, Store};
 use longhaul_sandbox::postgres::testing::TestDatabase;
 use serde_json::json;
 use std::time::Duration;

@@ -1,14 +1,14 @@
 //! Anthropic's Message Batches. claudius types are taken at the edge; below them is a thin transport of our own for the six
 //! batch calls, since a client that retries `create` pays twice, and one that parses results drops what it does not know.
 
+mod edge;
 mod transport;
 mod wire;
 
 use super::line::{Line, Usage};
 use super::money::PriceTable;
-use super::port::{BatchProvider, Body, Capabilities, Listed, Polled, ProviderError, Results, Sent};
+use super::port::{BatchProvider, Body, Capabilities, Identity, Listed, Polled, ProviderError, Results, Sent};
 use crate::domain::{CustomId, InvalidJson, JsonText};
-use crate::store::Identity;
 use futures::future::BoxFuture;
 use transport::Transport;
 

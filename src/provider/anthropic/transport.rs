@@ -2,8 +2,7 @@
 
 use super::ApiKey;
 use super::wire;
-use crate::provider::port::{Body, Listed, Polled, ProviderError, RefusedCreate, Results, Sent};
-use crate::store::Identity;
+use crate::provider::port::{Body, Identity, Listed, Polled, ProviderError, RefusedCreate, Results, Sent};
 use futures::{StreamExt, TryStreamExt};
 use reqwest::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, RETRY_AFTER};
 use reqwest::{Client, RequestBuilder, Response, StatusCode};
