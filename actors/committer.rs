@@ -9,7 +9,7 @@
 use super::Handled;
 use super::ctx::Ctx;
 use super::heart::{self, Organ};
-use crate::domain::{Change, RunKey, Transition, Verdict, WaitKind};
+use crate::domain::{Change, Due, RunKey, Transition, Verdict, WaitKind};
 use crate::observe::count;
 use crate::store::{Hint, Lane};
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
@@ -200,6 +200,9 @@ fn tally(ctx: &Ctx, answered: &[(Transition, Verdict)]) -> bool {
             Change::Suspend { wait, .. } => {
                 count(&counters.waits_opened, 1);
                 asked |= wait.kind == WaitKind::Model;
+                if let Some(Due::After(delay)) = wait.due {
+                    ctx.board.timekeeper.send(super::timekeeper::Msg::Due(delay));
+                }
             }
             Change::Continue(_) | Change::Release { .. } | Change::Park(_) => {}
         }

@@ -6,6 +6,7 @@ use crate::domain::NodeId;
 use crate::observe::Counters;
 use crate::provider::BatchProvider;
 use crate::run::flow::Flow;
+use crate::run::tool::Toolbox;
 use crate::store::Store;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
@@ -19,6 +20,7 @@ pub(crate) struct Shared {
     /// By the key of (workflow, version).
     pub flows: BTreeMap<i32, Arc<dyn Flow>>,
     pub providers: BTreeMap<String, Arc<dyn BatchProvider>>,
+    pub tools: Toolbox,
     pub accounts: Accounts,
     pub counters: Counters,
     /// Set when the node is to take nothing new.

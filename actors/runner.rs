@@ -6,9 +6,10 @@ use super::ctx::Ctx;
 use super::{committer, timekeeper};
 use crate::domain::{Change, Failure, FailureCode, InvalidJson, JsonText, Position, Transition, Verdict};
 use crate::observe::count;
+use crate::run::builtin;
 use crate::run::flow::{Executed, Flow, Image, Live, Outcome, StepInfo};
 use crate::run::trampoline::{self, Held};
-use crate::store::Claimed;
+use crate::store::{Answer, Claimed};
 use ractor::RpcReplyPort;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -20,9 +21,9 @@ const SLOT_PAUSE: Duration = Duration::from_millis(100);
 /// Runs the steps of a claimed run until it is over, suspended, released, or not ours any more.
 pub(super) async fn run(ctx: Arc<Ctx>, claimed: Claimed) {
     let Some(flow) = ctx.shared.flows.get(&claimed.workflow).cloned() else { return };
-    let unknown =
-        claimed.answer.as_ref().map(|(name, _)| name).filter(|name| !ctx.shared.providers.contains_key(*name));
-    if let Some(name) = unknown.cloned() {
+    if let Some(Answer::Line(name, _)) = &claimed.answer
+        && !ctx.shared.providers.contains_key(name)
+    {
         // The answer was paid for, and another node can read it.
         let reason = format!("its answer is from provider `{name}`, which this node does not have");
         ask(&ctx, trampoline::park(&held(&claimed), "unknown-provider", reason)).await;
@@ -30,14 +31,14 @@ pub(super) async fn run(ctx: Arc<Ctx>, claimed: Claimed) {
     }
     let mut held = held(&claimed);
     if claimed.waited
-        && let Err(failure) = take_answer(&ctx, &mut held, claimed.answer)
+        && let Err(failure) = take_answer(&ctx, &mut held, claimed.answer, claimed.asked)
     {
         return commit_last(&ctx, &held, failure).await;
     }
-    let image =
-        Image { run: claimed.run, run_id: claimed.run_id.as_str().into(), input: claimed.input, state: claimed.state };
+    let run_id: Arc<str> = claimed.run_id.into();
+    let image = Image { run: claimed.run, run_id: run_id.clone(), input: claimed.input, state: claimed.state };
     match flow.load(image) {
-        Ok(live) => steps(&ctx, &*flow, held, live).await,
+        Ok(live) => steps(&ctx, &*flow, held, live, &run_id).await,
         Err(failure) => commit_last(&ctx, &held, failure).await,
     }
 }
@@ -55,24 +56,33 @@ fn held(claimed: &Claimed) -> Held {
 }
 
 /// Gives the step the answer that it waited for.
-fn take_answer(ctx: &Ctx, held: &mut Held, stored: Option<(String, Vec<u8>)>) -> Result<(), Failure> {
-    let undecodable =
-        |error: InvalidJson| Failure::new(FailureCode::Undecodable, held.position.step.clone(), error.to_string());
+fn take_answer(
+    ctx: &Ctx,
+    held: &mut Held,
+    stored: Option<Answer>,
+    asked: Option<JsonText>,
+) -> Result<(), Failure> {
+    let undecodable = |error: InvalidJson| {
+        Failure::new(FailureCode::Undecodable, held.position.step.clone(), error.to_string())
+    };
     let answer = answer(ctx, stored).map_err(undecodable)?;
     count(&ctx.counters().runs_resumed, 1);
-    held.position.arg = trampoline::resume_arg(held.position.arg.as_ref(), Some(&answer));
+    held.position = trampoline::resume(held.position.clone(), &answer, asked.as_ref());
     Ok(())
 }
 
-fn answer(ctx: &Ctx, answer: Option<(String, Vec<u8>)>) -> Result<JsonText, InvalidJson> {
+fn answer(ctx: &Ctx, answer: Option<Answer>) -> Result<JsonText, InvalidJson> {
     let lost = |why: String| InvalidJson::Malformed { what: "the answer of a wait", why };
-    let (name, line) = answer.ok_or_else(|| lost("it is not stored".into()))?;
-    let provider =
-        ctx.shared.providers.get(&name).ok_or_else(|| lost(format!("no provider `{name}` is registered here")))?;
-    provider.reply(&line)
+    match answer.ok_or_else(|| lost("it is not stored".into()))? {
+        Answer::Body(body) => Ok(body),
+        Answer::Line(name, line) => {
+            let provider = ctx.shared.providers.get(&name);
+            provider.ok_or_else(|| lost(format!("no provider `{name}` is registered here")))?.reply(&line)
+        }
+    }
 }
 
-async fn steps(ctx: &Arc<Ctx>, flow: &dyn Flow, mut held: Held, mut live: Box<dyn Live>) {
+async fn steps(ctx: &Arc<Ctx>, flow: &dyn Flow, mut held: Held, mut live: Box<dyn Live>, run_id: &str) {
     loop {
         let transition = match trampoline::admit(flow.manifest(), &held) {
             Err(instead) => *instead,
@@ -83,11 +93,16 @@ async fn steps(ctx: &Arc<Ctx>, flow: &dyn Flow, mut held: Held, mut live: Box<dy
                 };
                 let begun = Instant::now();
                 let executed;
-                (live, executed) = match execute(live, info, &held, slot).await {
-                    Some((Some(live), executed)) => (live, executed),
-                    Some((None, executed)) => return give_up(ctx, &held, info, executed, begun).await,
-                    None => return,
-                };
+                if builtin::find(info.name).is_some() {
+                    let arg = held.position.arg.clone();
+                    executed = builtin::call(info.name, arg, run_id, &ctx.shared.tools).await;
+                } else {
+                    (live, executed) = match execute(live, info, &held, slot).await {
+                        Some((Some(live), executed)) => (live, executed),
+                        Some((None, executed)) => return give_up(ctx, &held, info, executed, begun).await,
+                        None => return,
+                    };
+                }
                 let more = !ctx.draining();
                 trampoline::settle(&held, info, executed, begun.elapsed(), more, rand::random())
             }

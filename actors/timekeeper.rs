@@ -1,9 +1,11 @@
-//! The timekeeper: wakes the advancer at the moment when the next run becomes due (a step that is to be tried again). Who
-//! talks to it: the tasks that let a run go with a delay. It owns the next moment it knows of; a restart looks it up again.
+//! The timekeeper: ends waits whose time is over (sleepers, questions that nobody answered), and wakes the advancer at the moment
+//! when the next run becomes due (a step that is to be tried again). Who talks to it: the tasks that let a run go with a delay,
+//! and the committer when it has opened a wait that time may end. It owns the next moment it knows of; a restart looks it up again.
 //! It never claims anything itself.
 
 use super::ctx::Ctx;
 use super::{Handled, advancer};
+use crate::store::StoreError;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,8 +19,8 @@ pub(crate) struct Args {
 
 /// What the timekeeper is told.
 pub(crate) enum Msg {
-    /// Time to look at the database.
-    Look,
+    /// Time to look without having been told.
+    Tick,
     /// What a look has found: the next run is due in that long, or none is known.
     Found(Option<Duration>),
     /// A run was let go and is due in that long.
@@ -43,17 +45,17 @@ impl Actor for Timekeeper {
     }
 
     async fn post_start(&self, myself: ActorRef<Msg>, _: &mut State) -> Handled {
-        myself.cast(Msg::Look)?;
+        myself.cast(Msg::Tick)?;
         Ok(())
     }
 
     async fn handle(&self, myself: ActorRef<Msg>, message: Msg, state: &mut State) -> Handled {
         match message {
-            Msg::Look => state.look(&myself),
-            Msg::Found(due) => {
-                state.due(&myself, due);
-                myself.send_after(state.ctx.config().poll_interval, || Msg::Look);
+            Msg::Tick => {
+                state.look(&myself);
+                myself.send_after(state.ctx.config().poll_interval, || Msg::Tick);
             }
+            Msg::Found(due) => state.due(&myself, due),
             Msg::Due(due) => state.due(&myself, Some(due)),
             Msg::Ring => state.ring(&myself),
         }
@@ -61,13 +63,39 @@ impl Actor for Timekeeper {
     }
 }
 
+/// Waits ended per statement.
+const BATCH: i64 = 500;
+
+/// Ends what is over, and says in how long the next thing is.
+async fn look(ctx: &Ctx) -> Result<Option<Duration>, StoreError> {
+    let mut ended = 0;
+    loop {
+        let batch = ctx.store().expire(BATCH).await?;
+        ended += batch;
+        if batch < BATCH {
+            break;
+        }
+    }
+    if ended > 0 {
+        ctx.runs_ready();
+    }
+    let workflows: Vec<i32> = ctx.shared.flows.keys().copied().collect();
+    let (run, wait) = (ctx.store().next_ready(&workflows).await?, ctx.store().next_wait_due().await?);
+    let due = [run, wait].into_iter().flatten().min();
+    Ok(due.map(|ms| Duration::from_millis(ms.max(0) as u64)))
+}
+
 impl State {
     fn look(&self, myself: &ActorRef<Msg>) {
         let (ctx, myself) = (self.ctx.clone(), myself.clone());
         tokio::spawn(async move {
-            let workflows: Vec<i32> = ctx.shared.flows.keys().copied().collect();
-            let due = ctx.store().next_ready(&workflows).await.unwrap_or_default();
-            let due = due.map(|ms| Duration::from_millis(ms.max(0) as u64));
+            let due = match look(&ctx).await {
+                Ok(due) => due,
+                Err(error) => {
+                    tracing::debug!(%error, "what is due could not be looked at");
+                    None
+                }
+            };
             let _ = myself.cast(Msg::Found(due));
         });
     }

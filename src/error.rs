@@ -46,6 +46,31 @@ pub enum Error {
         /// What it is.
         status: RunStatus,
     },
+    /// The run asks nobody.
+    #[error("run `{0}` asks nobody")]
+    NotWaiting(String),
+    /// Somebody else was quicker.
+    #[error("the question of run `{0}` is answered already")]
+    AlreadyAnswered(String),
+    /// The time for an answer is over.
+    #[error("the time to answer run `{0}` is over")]
+    Expired(String),
+    /// The run is over.
+    #[error("run `{run}` is {status}: there is nothing to answer")]
+    RunOver {
+        /// Its id.
+        run: String,
+        /// How it ended.
+        status: RunStatus,
+    },
+    /// The answer does not fit the question's schema; the question stays open.
+    #[error("this is no answer to the question of run `{run}`: {why}")]
+    Answer {
+        /// Its id.
+        run: String,
+        /// What does not fit.
+        why: String,
+    },
     /// The output does not fit the type that was asked for.
     #[error("the output of run `{run}` does not fit: {why}")]
     Output {
@@ -83,6 +108,11 @@ impl Error {
             Self::UnknownRun(_) => "unknown-run",
             Self::RunFailed { .. } => "run-failed",
             Self::NoOutput { .. } => "no-output",
+            Self::NotWaiting(_) => "not-waiting",
+            Self::AlreadyAnswered(_) => "already-answered",
+            Self::Expired(_) => "expired",
+            Self::RunOver { .. } => "run-terminal",
+            Self::Answer { .. } => "answer-mismatch",
             Self::Output { .. } => "output-mismatch",
             Self::Registered { .. } => "registered-twice",
             Self::Node(_) => "node-failed",

@@ -11,7 +11,8 @@ use crate::error::Error;
 use crate::observe::{Counters, Progress};
 use crate::provider::BatchProvider;
 use crate::run::flow::Flow;
-use crate::run::{TypedFlow, Workflow};
+use crate::run::tool::Toolbox;
+use crate::run::{Tool, TypedFlow, Workflow};
 use crate::store::{Database, Store};
 use ractor::{Actor, ActorRef};
 use std::collections::BTreeMap;
@@ -29,6 +30,8 @@ pub struct NodeBuilder {
     config: Config,
     flows: Vec<Arc<dyn Flow>>,
     providers: Vec<(String, Arc<dyn BatchProvider>)>,
+    tools: Toolbox,
+    twice: Option<&'static str>,
 }
 
 impl NodeBuilder {
@@ -43,6 +46,15 @@ impl NodeBuilder {
     #[must_use]
     pub fn provider(mut self, name: impl Into<String>, provider: impl BatchProvider) -> Self {
         self.providers.push((name.into(), Arc::new(provider)));
+        self
+    }
+
+    /// A tool that models may use in a conversation.
+    #[must_use]
+    pub fn tool<T: Tool>(mut self, tool: T) -> Self {
+        if !self.tools.add(tool) {
+            self.twice = Some(T::NAME);
+        }
         self
     }
 
@@ -61,6 +73,9 @@ impl NodeBuilder {
     /// registered with other steps.
     pub async fn start(self) -> Result<Node, Error> {
         self.config.validate()?;
+        if let Some(name) = self.twice {
+            return Err(Error::Registered { kind: "tool", name: name.to_owned() });
+        }
         let store = Store::new(Database::new(&self.url)?, self.config.pool_connections);
         store.check().await?;
         let flows = self.register(&store).await?;
@@ -73,6 +88,7 @@ impl NodeBuilder {
             store,
             flows,
             providers,
+            tools: self.tools,
             accounts: Accounts::default(),
             counters: Counters::default(),
             draining: AtomicBool::new(false),
@@ -132,7 +148,7 @@ impl std::fmt::Debug for Node {
 impl Node {
     /// Begins to build a node on the database at a `postgres://` URL.
     pub fn builder(url: impl Into<String>) -> NodeBuilder {
-        NodeBuilder { url: url.into(), config: Config::default(), flows: Vec::new(), providers: Vec::new() }
+        NodeBuilder { url: url.into(), config: Config::default(), flows: Vec::new(), providers: Vec::new(), tools: Toolbox::default(), twice: None }
     }
 
     /// Its id: random, and another one when it had to begin again.

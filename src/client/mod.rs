@@ -2,9 +2,11 @@
 //!
 //! Deliberately absent: actors. A client never owns a run; what it changes goes through the store's named statements.
 
+mod answer;
 mod enqueue;
 mod handle;
 
+pub use answer::Canceled;
 pub use enqueue::Enqueued;
 pub use handle::RunHandle;
 

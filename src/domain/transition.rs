@@ -44,6 +44,13 @@ pub struct NewWait {
     pub otherwise: Option<JsonText>,
 }
 
+impl NewWait {
+    /// A request to a model.
+    pub fn model(provider: impl Into<String>, request: JsonText) -> Self {
+        Self { kind: WaitKind::Model, provider: Some(provider.into()), request, due: None, otherwise: None }
+    }
+}
+
 /// A moment, by the database's clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Due {

@@ -5,7 +5,7 @@ use super::flow::{Act, Executed, Outcome, StepInfo};
 use super::reply::Reply;
 use super::tool::{ToolResultBlock, Toolbox, turn};
 use crate::domain::limits::{REQUEST_BYTES, TOOLS_PER_TURN, TURNS};
-use crate::domain::{EventType, Frame, JsonText, NewEvent, NewWait, StepPolicy, WaitKind};
+use crate::domain::{EventType, Frame, JsonText, NewEvent, NewWait, StepPolicy};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::collections::BTreeMap;
@@ -45,8 +45,7 @@ pub(crate) struct Heard {
 /// The wait of one turn, and the step that looks at its answer.
 pub(crate) fn ask(conversation: &Conversation, request: JsonText) -> Result<(NewWait, Frame), Outcome> {
     let carry = JsonText::of(conversation, "a conversation", REQUEST_BYTES)?;
-    let provider = Some(conversation.provider.clone());
-    let wait = NewWait { kind: WaitKind::Model, provider, request, due: None, otherwise: None };
+    let wait = NewWait::model(&conversation.provider, request);
     Ok((wait, Frame { step: HEARD.to_owned(), carry: Some(carry) }))
 }
 

@@ -6,7 +6,7 @@ use crate::domain::limits::REQUEST_BYTES;
 use crate::domain::{InvalidJson, JsonText};
 pub(super) use escapes::without_lone_surrogates;
 use serde::de::{DeserializeOwned, IgnoredAny};
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 
 /// A model's answer: the provider's message, as the JSON it came in.

@@ -56,10 +56,7 @@ impl<W: Workflow> Run<W> {
     /// Asks a model. The request joins a batch of the named provider; the run waits without holding anything.
     pub fn model(&self, provider: impl Into<String>, request: impl Into<ModelRequest>) -> Suspend<W, Reply> {
         let asked = named(provider.into()).and_then(|provider| Ok((provider, request.into().into_text()?)));
-        Suspend::of(asked.map(|(provider, request)| {
-            let provider = Some(provider);
-            Want::Wait(NewWait { kind: WaitKind::Model, provider, request, due: None, otherwise: None })
-        }))
+        Suspend::of(asked.map(|(provider, request)| Want::Wait(NewWait::model(provider, request))))
     }
 
     /// The tool loop: asks a model, uses the tools that its reply asks for, tells it what they answered, and asks again, until a

@@ -3,6 +3,7 @@
 //! [`Pulse`](super::pulse::Pulse), [`Listener`](super::pulse::Listener).
 
 use super::accounts::{self, Brake, Lease};
+use super::answers::{self, OpenWait};
 use super::claim;
 use super::connect::{Database, within};
 use super::enqueue::{self, Made, NewRun};
@@ -14,7 +15,7 @@ use super::read::{self, BatchTotals, BatchView, Counts, EventView, Outcome, RunV
 use super::reserve::{self, Filled, Queue, Watermark};
 use super::submit::{self, Intent};
 use super::{migrate, timers, workflows};
-use crate::domain::{EventType, Fence, IntentId, NodeId, Ordinal, RunKey};
+use crate::domain::{EventType, Fence, IntentId, NodeId, Ordinal, RunKey, RunStatus, WaitKind};
 use crate::provider::Identity;
 use crate::store::codec::Code;
 use sqlx::PgPool;
@@ -113,6 +114,9 @@ statements! {
     ingest::settle(batch: i64, fence: i64) -> bool;
     ingest::open_items(batch: i64) -> Vec<i32>;
     ingest::next_check(account: i32) -> Option<i64>;
+    answers::look(run_id: &str) -> Option<OpenWait>;
+    answers::expire(limit: i64) -> i64;
+    answers::cancel(run: RunKey) -> Option<RunStatus>;
     read::run(run_id: &str) -> Option<RunView>;
     read::events(run: RunKey, from: Ordinal, limit: i64) -> Vec<EventView>;
     read::outcome(run: RunKey) -> Option<Outcome>;
@@ -127,6 +131,22 @@ statements! {
 impl Store {
     pub(crate) async fn register_workflow(&self, name: &str, version: u32, steps: &[String]) -> Result<i32> {
         within(workflows::register(&self.pool, name, version, steps)).await
+    }
+
+    /// In how many milliseconds the next wait is over.
+    pub(crate) async fn next_wait_due(&self) -> Result<Option<i64>> {
+        within(answers::next_due(&self.pool)).await
+    }
+
+    pub(crate) async fn answer_wait(
+        &self,
+        run: RunKey,
+        ordinal: Ordinal,
+        kind: WaitKind,
+        by: Option<&str>,
+        body: &str,
+    ) -> Result<bool> {
+        within(answers::answer(&self.pool, run, ordinal, kind, by, body)).await
     }
 
     /// Releases whatever a node of this process holds.

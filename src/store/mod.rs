@@ -4,6 +4,7 @@
 //! (they are made in `domain`, `run` and the actors), actors, and SQL glued together at run time.
 
 mod accounts;
+mod answers;
 pub(crate) mod audit;
 #[doc(hidden)]
 pub mod audit_plant;
@@ -33,7 +34,8 @@ pub use error::StoreError;
 pub use read::{BatchTotals, BatchView, Counts, EventView, RunView};
 
 pub(crate) use accounts::{Brake, Lease};
-pub(crate) use claim::{Claimed, Claimer, Demand, Floor};
+pub(crate) use answers::OpenWait;
+pub(crate) use claim::{Answer, Claimed, Claimer, Demand, Floor};
 #[cfg(feature = "node")]
 pub(crate) use clock::advance as advance_clock;
 pub(crate) use codec::Code;

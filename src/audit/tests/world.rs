@@ -166,7 +166,7 @@ impl Making {
         self.claim(9).await;
         let completed = || told(EventType::StepCompleted, json!({ "step": "first" }));
         for run in 0..6 {
-            let wait = NewWait { kind: WaitKind::Model, provider: "p".into(), request: text(json!({ "m": run })) };
+            let wait = NewWait::model("p", text(json!({ "m": run })));
             let asked = told(EventType::ModelAsked, json!({ "provider": "p" }));
             self.commit(run, Change::Suspend { position: at("second"), wait }, vec![completed(), asked]).await;
         }

@@ -14,10 +14,20 @@ pub fn statuses_after(last: EventType) -> &'static [RunStatus] {
         | EventType::RunRetried
         | EventType::StepCompleted
         | EventType::StepFailed
-        | EventType::ModelAnswered => &[Runnable],
-        EventType::ModelAsked | EventType::ModelSubmitted | EventType::ModelRetried => &[Waiting],
+        | EventType::ModelAnswered
+        | EventType::HumanAnswered
+        | EventType::HumanExpired
+        | EventType::ExternalAnswered
+        | EventType::ExternalExpired
+        | EventType::TimerFired => &[Runnable],
+        EventType::ModelAsked
+        | EventType::ModelSubmitted
+        | EventType::ModelRetried
+        | EventType::HumanAsked
+        | EventType::ExternalAsked
+        | EventType::TimerSet => &[Waiting],
         // Each of these is written together with the one that follows it.
-        EventType::ModelApplied | EventType::ModelFailed => &[],
+        EventType::ModelApplied | EventType::ModelFailed | EventType::ToolsCompleted => &[],
         EventType::RunCompleted => &[Completed],
         EventType::RunFailed => &[Failed],
         EventType::RunCanceled => &[Canceled],

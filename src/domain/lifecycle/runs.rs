@@ -50,6 +50,16 @@ moves! {
         /// Its answer is stored.
         Answered = "answered", "ingest::answer", Keeper, [Waiting -> Runnable], stays, [ModelAnswered],
             "nobody owns it";
+        /// A person or another service has answered, or its time is over.
+        Woken = "woken", "answers::answer", Anyone, [Waiting -> Runnable], stays, [HumanAnswered],
+            "nobody owns it; the event tells who or what woke it";
+        /// Time woke it.
+        Expired = "expired", "answers::expire", Anyone, [Waiting -> Runnable], stays, [TimerFired],
+            "nobody owns it; the answer agreed on is stored";
+        /// It is ended by request.
+        Canceled = "canceled", "answers::cancel", Anyone,
+            [Runnable -> Canceled, Owned -> Canceled, Waiting -> Canceled, Parked -> Canceled], rises, [RunCanceled],
+            "the owner hears `Superseded`";
         /// Its request goes out again.
         Requeued = "requeued", "ingest::retry", Keeper, [Waiting -> Waiting], stays, [ModelRetried],
             "nobody owns it";

@@ -26,6 +26,16 @@ moves! {
         /// No answer will come.
         Failed = "failed", "ingest::fail", Keeper, [Reserved -> Failed, Sent -> Failed], stays, [ModelFailed],
             "with its run";
+        /// A person or another service answers.
+        AnsweredByName = "answered by name", "answers::answer", Anyone, [Open -> Answered], stays,
+            [HumanAnswered], "while its run waits on it and its time is not over; a service's tells `external.answered`";
+        /// Its time is over.
+        Expired = "expired", "answers::expire", Anyone, [Open -> Answered], stays, [TimerFired],
+            "gets the answer agreed on; tells `human.expired`, `external.expired` or `timer.fired`";
+        /// Its run is canceled.
+        Canceled = "canceled", "answers::cancel", Anyone,
+            [Open -> Canceled, Reserved -> Canceled, Sent -> Canceled, Answered -> Canceled], stays, [RunCanceled],
+            "what comes for it later is booked and changes nothing else";
         /// The run takes the answer.
         Applied = "applied", "claim::claim", LivingNode, [Answered -> Applied], stays, [ModelApplied],
             "an answered wait never expires";

@@ -101,8 +101,8 @@ impl Player<'_> {
             }
             Kind::Suspend { then, carry } => {
                 let then = frame(then, carry);
-                let wait = NewWait { kind: WaitKind::Model, provider: "test".into(), request: value };
-                Act::Suspend { wait, then }
+                let wait = NewWait::model("test", value);
+                Act::Suspend { wait, then, under: None }
             }
             Kind::Finish => Act::Finish(value),
         };

@@ -101,9 +101,9 @@ fn a_result_goes_to_the_innermost_caller() {
 
 #[test]
 fn a_wait_is_opened_by_the_last_event() {
-    let wait = NewWait { kind: WaitKind::Model, provider: "claude".into(), request: text(&json!({"a": "secret"})) };
+    let wait = NewWait::model("claude", text(&json!({"a": "secret"})));
     let then = Frame { step: "answered".into(), carry: Some(text(&json!(5))) };
-    let transition = settled(&with_frame(None), Outcome::Done(Act::Suspend { wait: wait.clone(), then }));
+    let transition = settled(&with_frame(None), Outcome::Done(Act::Suspend { wait: wait.clone(), then, under: None }));
     let told = told(&transition);
     let asked = json!({"provider": "claude", "bytes": 14, "sha256": wait.request.sha256()});
     assert_eq!(told[1..], [("model.asked", asked)]);
@@ -175,8 +175,8 @@ fn limits_hold_for_flows_of_every_kind() {
     let large = |bytes| JsonText::of(&"x".repeat(bytes), "large", usize::MAX).unwrap();
     let frame = |carry| Frame { step: "then".into(), carry };
     let call = |carry| Outcome::Done(Act::Call { step: "next", arg: None, then: frame(carry) });
-    let wait = NewWait { kind: WaitKind::Model, provider: "p".into(), request: text(&json!({})) };
-    let suspend = Outcome::Done(Act::Suspend { wait, then: frame(Some(large(CARRY_BYTES))) });
+    let wait = NewWait::model("p", text(&json!({})));
+    let suspend = Outcome::Done(Act::Suspend { wait, then: frame(Some(large(CARRY_BYTES))), under: None });
     let record = NewEvent::new(EventType::Custom, &json!({})).unwrap();
     let records = vec![record; RECORDS_PER_STEP + 1];
     let mut heavy = held();

@@ -1,0 +1,99 @@
+//! Answering people's questions and other services' waits, and canceling runs.
+
+use super::Client;
+use crate::domain::limits::REPLY_BYTES;
+use crate::domain::{JsonText, RunStatus, WaitKind, WaitStatus};
+use crate::error::Error;
+use crate::store::{Hint, OpenWait};
+use serde::Serialize;
+use serde_json::Value;
+
+/// What a cancel came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Canceled {
+    /// The run is over now; it was doing this.
+    Canceled(RunStatus),
+    /// It was over already.
+    AlreadyTerminal(RunStatus),
+}
+
+impl Client {
+    /// What a run asks a person or another service: the question as a JSON object with `prompt`, and `context`, `metadata` and
+    /// the `schema` of the answer where there are any.
+    ///
+    /// # Errors
+    /// [`Error::UnknownRun`]; [`Error::NotWaiting`] when it asks nobody.
+    pub async fn question(&self, run_id: &str) -> Result<Value, Error> {
+        let wait = self.open(run_id).await?;
+        let text = wait.request.unwrap_or_else(|| "null".into());
+        serde_json::from_str(&text).map_err(|e| Error::Output { run: run_id.to_owned(), why: e.to_string() })
+    }
+
+    /// Answers what a run asks a person or another service. A person's answer is checked against the schema of the question
+    /// before anything is written. `by` says who answers, for the record.
+    ///
+    /// # Errors
+    /// [`Error::Answer`] when it does not fit: the question stays open. [`Error::AlreadyAnswered`], [`Error::Expired`],
+    /// [`Error::RunOver`] or [`Error::NotWaiting`] when there is nothing to answer any more.
+    pub async fn answer<T: Serialize + ?Sized>(&self, run_id: &str, by: &str, answer: &T) -> Result<(), Error> {
+        let wait = self.open(run_id).await?;
+        let body = JsonText::of(answer, "an answer", REPLY_BYTES)?;
+        let (Some(ordinal), Some(kind)) = (wait.ordinal, wait.kind) else { return Err(refusal(run_id, &wait)) };
+        if let Some(why) = misfit(&wait, &body) {
+            return Err(Error::Answer { run: run_id.to_owned(), why });
+        }
+        if self.store().answer_wait(wait.run, ordinal, kind, Some(by), body.as_str()).await? {
+            let _ = self.store().nudge(Hint::Runs).await;
+            return Ok(());
+        }
+        // Somebody or something was quicker: say who.
+        let wait = self.look(run_id).await?;
+        Err(refusal(run_id, &wait))
+    }
+
+    /// Ends a run by request, in whatever state it is. What it has at a provider is paid and booked when it comes, and changes
+    /// nothing else.
+    ///
+    /// # Errors
+    /// [`Error::UnknownRun`].
+    pub async fn cancel(&self, run_id: &str) -> Result<Canceled, Error> {
+        let run = self.run(run_id).await?.key;
+        let before = self.store().cancel(run).await?.ok_or_else(|| Error::UnknownRun(run_id.to_owned()))?;
+        Ok(if before.is_terminal() { Canceled::AlreadyTerminal(before) } else { Canceled::Canceled(before) })
+    }
+
+    async fn look(&self, run_id: &str) -> Result<OpenWait, Error> {
+        self.store().look(run_id).await?.ok_or_else(|| Error::UnknownRun(run_id.to_owned()))
+    }
+
+    async fn open(&self, run_id: &str) -> Result<OpenWait, Error> {
+        let wait = self.look(run_id).await?;
+        let asks = matches!(wait.kind, Some(WaitKind::Human | WaitKind::External));
+        if wait.run_status == RunStatus::Waiting && asks && wait.status == Some(WaitStatus::Open) && !wait.over {
+            return Ok(wait);
+        }
+        Err(refusal(run_id, &wait))
+    }
+}
+
+/// Why a run has no question to answer.
+fn refusal(run_id: &str, wait: &OpenWait) -> Error {
+    let run = run_id.to_owned();
+    match (wait.run_status, wait.kind, wait.status) {
+        (status, ..) if status.is_terminal() => Error::RunOver { run, status },
+        (_, Some(WaitKind::Human | WaitKind::External), Some(WaitStatus::Open)) if wait.over => Error::Expired(run),
+        (_, Some(WaitKind::Human | WaitKind::External), Some(WaitStatus::Answered | WaitStatus::Applied)) => {
+            Error::AlreadyAnswered(run)
+        }
+        _ => Error::NotWaiting(run),
+    }
+}
+
+/// What of an answer does not fit the schema that is stored with the question.
+fn misfit(wait: &OpenWait, body: &JsonText) -> Option<String> {
+    let asked: Value = serde_json::from_str(wait.request.as_deref()?).ok()?;
+    let schema = asked.get("schema")?;
+    let answer: Value = body.read().ok()?;
+    let validator = jsonschema::validator_for(schema).ok()?;
+    validator.iter_errors(&answer).next().map(|error| format!("{error} (at `{}`)", error.instance_path()))
+}
