@@ -12,6 +12,7 @@ mod local;
 mod models;
 mod notify;
 mod ownership;
+mod people;
 mod proxy;
 mod results;
 mod send;
