@@ -56,15 +56,9 @@ fn held(claimed: &Claimed) -> Held {
 }
 
 /// Gives the step the answer that it waited for.
-fn take_answer(
-    ctx: &Ctx,
-    held: &mut Held,
-    stored: Option<Answer>,
-    asked: Option<JsonText>,
-) -> Result<(), Failure> {
-    let undecodable = |error: InvalidJson| {
-        Failure::new(FailureCode::Undecodable, held.position.step.clone(), error.to_string())
-    };
+fn take_answer(ctx: &Ctx, held: &mut Held, stored: Option<Answer>, asked: Option<JsonText>) -> Result<(), Failure> {
+    let undecodable =
+        |error: InvalidJson| Failure::new(FailureCode::Undecodable, held.position.step.clone(), error.to_string());
     let answer = answer(ctx, stored).map_err(undecodable)?;
     count(&ctx.counters().runs_resumed, 1);
     held.position = trampoline::resume(held.position.clone(), &answer, asked.as_ref());

@@ -148,7 +148,14 @@ impl std::fmt::Debug for Node {
 impl Node {
     /// Begins to build a node on the database at a `postgres://` URL.
     pub fn builder(url: impl Into<String>) -> NodeBuilder {
-        NodeBuilder { url: url.into(), config: Config::default(), flows: Vec::new(), providers: Vec::new(), tools: Toolbox::default(), twice: None }
+        NodeBuilder {
+            url: url.into(),
+            config: Config::default(),
+            flows: Vec::new(),
+            providers: Vec::new(),
+            tools: Toolbox::default(),
+            twice: None,
+        }
     }
 
     /// Its id: random, and another one when it had to begin again.

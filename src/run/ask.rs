@@ -25,8 +25,9 @@ pub struct Asking<W: Workflow, T> {
 
 impl<W: Workflow, T: Data> Asking<W, T> {
     pub(super) fn new(kind: WaitKind, prompt: String, schema: Option<Value>) -> Self {
-        let wrong = (prompt.len() > PROMPT_BYTES)
-            .then(|| Outcome::Limit(format!("a prompt has at most {PROMPT_BYTES} bytes, this one has {}", prompt.len())));
+        let wrong = (prompt.len() > PROMPT_BYTES).then(|| {
+            Outcome::Limit(format!("a prompt has at most {PROMPT_BYTES} bytes, this one has {}", prompt.len()))
+        });
         let mut asked = Map::new();
         asked.insert("prompt".into(), Value::String(prompt));
         if let Some(schema) = schema {

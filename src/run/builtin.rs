@@ -15,8 +15,7 @@ pub(crate) const HEARD: &str = "~heard";
 /// Uses tools.
 pub(crate) const TOOLS: &str = "~tools";
 
-static INFOS: [StepInfo; 2] =
-    [info(HEARD, "(reply, conversation)"), info(TOOLS, "a list of tool uses")];
+static INFOS: [StepInfo; 2] = [info(HEARD, "(reply, conversation)"), info(TOOLS, "a list of tool uses")];
 
 const fn info(name: &'static str, input: &'static str) -> StepInfo {
     StepInfo { name, input, policy: StepPolicy::DEFAULT, blocking: false }

@@ -19,8 +19,8 @@ mod rehearsal;
 mod reply;
 #[allow(clippy::module_inception)] // the word for it
 mod run;
-pub(crate) mod trampoline;
 pub(crate) mod tool;
+pub(crate) mod trampoline;
 mod typed;
 mod workflow;
 

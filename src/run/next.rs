@@ -84,10 +84,16 @@ pub struct Suspend<W: Workflow, T> {
 }
 
 pub(super) enum Want {
-    Call { step: &'static str, arg: Option<JsonText> },
+    Call {
+        step: &'static str,
+        arg: Option<JsonText>,
+    },
     Wait(NewWait),
     /// A wait whose answer one of the engine's own steps looks at first.
-    Through { wait: NewWait, first: Frame },
+    Through {
+        wait: NewWait,
+        first: Frame,
+    },
 }
 
 impl<W: Workflow, T> Suspend<W, T> {

@@ -102,6 +102,7 @@ impl Toolbox {
 
 /// The messages that go on a conversation: what the model said, and what its tools answered.
 pub(crate) fn turn(content: &str, results: &[ToolResultBlock]) -> Result<[Box<RawValue>; 2], serde_json::Error> {
-    let message = |role: &str, content: &str| RawValue::from_string(format!(r#"{{"role":"{role}","content":{content}}}"#));
+    let message =
+        |role: &str, content: &str| RawValue::from_string(format!(r#"{{"role":"{role}","content":{content}}}"#));
     Ok([message("assistant", content)?, message("user", &serde_json::to_string(results)?)?])
 }

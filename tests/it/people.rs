@@ -46,7 +46,7 @@ mod desk {
             "sleep" => Ok(run.sleep(DAY).then(step::slept)),
             "halt" => Ok(run.call(step::deep, ()).then(step::told)),
             "converse" => {
-                let request = json!({"model": "m", "max_tokens": 10, "messages": [{"role": "user", "content": "count"}],
+                let request = json!({"model": "m", "max_tokens": 10_000, "messages": [{"role": "user", "content": "count"}],
                     "tools": [{"name": "word_count", "input_schema": {"type": "object"}}]});
                 Ok(run.converse("claude", request).then(step::replied))
             }
@@ -71,11 +71,8 @@ mod desk {
     }
     #[step]
     async fn replied(run: &mut Run<Desk>, reply: Reply) -> Result<Next<Desk>> {
-        let uses = vec![longhaul::ToolUse {
-            id: "own".into(),
-            name: "missing".into(),
-            input: longhaul::JsonText::null(),
-        }];
+        let uses =
+            vec![longhaul::ToolUse { id: "own".into(), name: "missing".into(), input: longhaul::JsonText::null() }];
         Ok(run.tools(uses).carry(reply.text()).then(step::used))
     }
     #[step]
@@ -215,7 +212,9 @@ async fn a_conversation_is_a_loop_of_durable_waits() {
         .await
         .unwrap();
     let output = enqueue(&node, "converse").await.output().await.unwrap();
-    for said in ["3 words, converse:", "`text` is missing", "the tool `word_count` panicked", "there is no tool `missing`"] {
+    for said in
+        ["3 words, converse:", "`text` is missing", "the tool `word_count` panicked", "there is no tool `missing`"]
+    {
         assert!(output.contains(said), "{said} is not in {output}");
     }
     let kinds = kinds(&node, "converse").await;
