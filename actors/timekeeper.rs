@@ -17,8 +17,8 @@ pub(crate) struct Args {
 
 /// What the timekeeper is told.
 pub(crate) enum Msg {
-    /// Time to look at the database.
-    Look,
+    /// Time to look without having been told.
+    Tick,
     /// What a look has found: the next run is due in that long, or none is known.
     Found(Option<Duration>),
     /// A run was let go and is due in that long.
@@ -43,17 +43,17 @@ impl Actor for Timekeeper {
     }
 
     async fn post_start(&self, myself: ActorRef<Msg>, _: &mut State) -> Handled {
-        myself.cast(Msg::Look)?;
+        myself.cast(Msg::Tick)?;
         Ok(())
     }
 
     async fn handle(&self, myself: ActorRef<Msg>, message: Msg, state: &mut State) -> Handled {
         match message {
-            Msg::Look => state.look(&myself),
-            Msg::Found(due) => {
-                state.due(&myself, due);
-                myself.send_after(state.ctx.config().poll_interval, || Msg::Look);
+            Msg::Tick => {
+                state.look(&myself);
+                myself.send_after(state.ctx.config().poll_interval, || Msg::Tick);
             }
+            Msg::Found(due) => state.due(&myself, due),
             Msg::Due(due) => state.due(&myself, Some(due)),
             Msg::Ring => state.ring(&myself),
         }
