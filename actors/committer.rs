@@ -157,8 +157,9 @@ impl State {
     fn send(&self, myself: &ActorRef<Msg>, mut lane: Lane, chosen: Vec<Waiting>) {
         let ctx = self.ctx.clone();
         let runs = chosen.iter().map(|waiting| waiting.transition.run).collect();
-        let mut turn = Turn { myself: myself.clone(), runs, lane: None, ctx: ctx.clone() };
+        let turn = Turn { myself: myself.clone(), runs, lane: None, ctx: ctx.clone() };
         tokio::spawn(async move {
+            let mut turn = turn;
             let n = chosen.len();
             let mut ports = HashMap::with_capacity(n);
             let mut transitions = Vec::with_capacity(n);
