@@ -62,6 +62,8 @@ pub(crate) struct State {
     released: Instant,
     /// Something may be claimable.
     wanted: bool,
+    /// It is time to fill even a few free places.
+    eager: bool,
     /// Rows may carry our id without being held.
     must_release: bool,
     pause_until: Option<Instant>,
@@ -87,6 +89,7 @@ impl Actor for Advancer {
             swept: Instant::now(),
             released: Instant::now(),
             wanted: true,
+            eager: true,
             must_release: true,
             pause_until: None,
             drains: Vec::new(),
@@ -124,6 +127,7 @@ fn heads(ctx: &Ctx) -> Vec<Floor> {
 impl State {
     fn tick(&mut self, myself: &ActorRef<Msg>) {
         self.wanted = true;
+        self.eager = true;
         if self.released.elapsed() > self.ctx.config().lease {
             self.must_release = true;
         }
@@ -142,8 +146,9 @@ impl State {
         }
         let free = self.ctx.config().runs_in_flight.saturating_sub(self.held.len());
         let ask = free.min(CLAIM);
-        // A claim for a few free places costs as much as one for many: wait until there is some room, or nothing is held.
-        let room = ask >= CLAIM / 4 || ask * 2 >= self.ctx.config().runs_in_flight || self.held.is_empty();
+        // A claim for a few free places costs as much as one for many: wait for some room, but no longer than a tick.
+        let room =
+            self.eager || ask >= CLAIM / 4 || ask * 2 >= self.ctx.config().runs_in_flight || self.held.is_empty();
         let claim = self.wanted && ask > 0 && room && !self.ctx.draining() && !self.floors.is_empty();
         if !claim && !self.must_release {
             return;
@@ -161,6 +166,7 @@ impl State {
             return;
         }
         self.wanted = false;
+        self.eager = false;
         if self.swept.elapsed() > SWEEP {
             self.swept = Instant::now();
             self.floors = heads(&self.ctx);

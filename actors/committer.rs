@@ -155,8 +155,11 @@ impl State {
     }
 
     fn send(&self, myself: &ActorRef<Msg>, mut lane: Lane, chosen: Vec<Waiting>) {
-        let (ctx, myself) = (self.ctx.clone(), myself.clone());
+        let ctx = self.ctx.clone();
+        let runs = chosen.iter().map(|waiting| waiting.transition.run).collect();
+        let turn = Turn { myself: myself.clone(), runs, lane: None, ctx: ctx.clone() };
         tokio::spawn(async move {
+            let mut turn = turn;
             let n = chosen.len();
             let mut ports = HashMap::with_capacity(n);
             let mut transitions = Vec::with_capacity(n);
@@ -164,7 +167,6 @@ impl State {
                 ports.insert(waiting.transition.run, waiting.port);
                 transitions.push(*waiting.transition);
             }
-            let runs: Vec<RunKey> = transitions.iter().map(|t| t.run).collect();
             let answered = lane.commit(transitions).await;
             debug_assert_eq!(answered.len(), n, "a verdict for each transition");
             let asked = tally(&ctx, &answered);
@@ -177,8 +179,23 @@ impl State {
                 ctx.board.wake_submitters();
                 ctx.board.notifier.send(super::notifier::Msg::Tell(Hint::Requests));
             }
-            let _ = myself.cast(Msg::Flushed(Box::new(lane), runs));
+            turn.lane = Some(lane);
         });
+    }
+}
+
+/// Brings a lane back, in whatever way its flush ends; a lane that is lost is replaced.
+struct Turn {
+    myself: ActorRef<Msg>,
+    ctx: Arc<Ctx>,
+    runs: Vec<RunKey>,
+    lane: Option<Lane>,
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        let lane = self.lane.take().unwrap_or_else(|| Lane::new(self.ctx.store().database().clone()));
+        let _ = self.myself.cast(Msg::Flushed(Box::new(lane), std::mem::take(&mut self.runs)));
     }
 }
 

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Restarts that a supervisor bears before it gives up.
-const INTENSITY: Intensity = Intensity { restarts: 20, within: Duration::from_secs(10) };
+const INTENSITY: Intensity = Intensity { restarts: 10, within: Duration::from_secs(10) };
 const BACKOFF: Backoff = Backoff { first: Duration::from_millis(10), most: Duration::from_secs(2) };
 
 type Start = dyn Fn(Arc<Ctx>, ActorCell) -> BoxFuture<'static, Result<ActorCell, SpawnErr>> + Send + Sync;

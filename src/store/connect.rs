@@ -90,12 +90,13 @@ impl Database {
         }
     }
 
-    /// A connection for hot statements: look-ups by key whatever the planner last heard of the tables' sizes.
+    /// A connection for hot statements: look-ups by key whatever the planner last heard of the tables' sizes, and no long wait
+    /// for a lock, behind which everybody else's transitions would queue.
     pub(crate) async fn connect_hot(&self) -> Result<(PgConnection, Backend), StoreError> {
         let mut conn = self.connect().await?;
         sqlx::raw_sql(
             "set enable_seqscan = off; set enable_hashjoin = off; set enable_mergejoin = off; \
-             set plan_cache_mode = force_generic_plan; set jit = off",
+             set plan_cache_mode = force_generic_plan; set jit = off; set lock_timeout = '2s'",
         )
         .execute(&mut conn)
         .await?;

@@ -68,15 +68,19 @@ impl TestNode {
         for kind in tree.kinds() {
             tree.wake(&kind);
         }
-        let deadline = Instant::now() + SETTLING;
-        let (mut seen, mut quiet) = (begun, 0);
+        self.settled(Instant::now() + SETTLING).await - begun
+    }
+
+    /// The counters, once they change no more: they follow the commits that they count.
+    async fn settled(&self, deadline: Instant) -> Progress {
+        let (mut seen, mut quiet) = (self.node.progress(), 0);
         while quiet < SETTLED && Instant::now() < deadline {
             tokio::time::sleep(PAUSE).await;
             let now = self.node.progress();
             quiet = if now == seen && self.node.running() == 0 { quiet + 1 } else { 0 };
             seen = now;
         }
-        seen - begun
+        seen
     }
 
     /// Waits until the whole database is at rest: no run held or claimable now, no request waiting to be sent now, no batch
@@ -94,7 +98,7 @@ impl TestNode {
             }
             tokio::time::sleep(PAUSE).await;
         }
-        Ok(self.node.progress() - begun)
+        Ok(self.settled(deadline.max(Instant::now() + PAUSE * (2 * SETTLED))).await - begun)
     }
 
     /// Moves the clock of this node's database forward, for all that use that database. What has become due is looked for

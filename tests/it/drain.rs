@@ -37,7 +37,7 @@ async fn ends_in_time_with(kind: &str, step: &str) {
     eventually("they run elsewhere", async || (running() == 6).then_some(())).await;
     trial.gate.open();
     until_over(&client).await;
-    assert_eq!(b.progress().runs_completed, 3);
+    eventually("b did them", async || (b.progress().runs_completed == 3).then_some(())).await;
     b.shutdown().await.unwrap();
     check(&db).await;
 }
@@ -118,7 +118,7 @@ async fn a_shutdown_does_not_wait_for_a_silent_database() {
         let client = a.client();
         async move { client.counts().await }
     });
-    eventually("one waits", async || Some(tokio::task::yield_now().await)).await;
+    tokio::task::yield_now().await;
     let begun = Instant::now();
     let ended = a.shutdown().await;
     assert!(ended.is_err());

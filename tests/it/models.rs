@@ -67,12 +67,12 @@ impl Models {
     }
 }
 
-/// Settings that make a batch go out at once and be looked at often.
+/// Settings that let requests of a moment travel together, and a batch be looked at often.
 pub fn asking(name: &str) -> Config {
     Config {
-        linger: Duration::from_millis(20),
+        linger: Duration::from_millis(250),
         batch_poll_interval: Duration::from_millis(50),
-        max_batch_age: Duration::from_millis(100),
+        max_batch_age: Duration::from_millis(300),
         ..config(name)
     }
 }

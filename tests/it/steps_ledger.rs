@@ -81,7 +81,7 @@ async fn what_breaks_a_limit_fails_its_run_with_that_reason() {
     check(&db).await;
 }
 
-/// A state of 100 kB costs its size once, not at every step: the later transitions are small in the write-ahead log.
+/// A state of 100 kB travels once: of six transitions over it only those that changed it carry it.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_unchanged_state_is_not_written_again() {
     let db = database().await;
