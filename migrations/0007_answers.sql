@@ -17,3 +17,6 @@ create table longhaul.answers (
     body    json not null,
     primary key (run, ordinal)
 );
+
+-- Which versions of workflows a node has: whether anybody living could run a run.
+alter table longhaul.nodes add column workflows int[] not null default '{}';

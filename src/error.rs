@@ -63,6 +63,14 @@ pub enum Error {
         /// How it ended.
         status: RunStatus,
     },
+    /// Only a failed or parked run can be set going again.
+    #[error("run `{run}` is {status}: only a failed or parked run can be set going again")]
+    NotRetryable {
+        /// Its id.
+        run: String,
+        /// What it is.
+        status: RunStatus,
+    },
     /// The answer does not fit the question's schema; the question stays open.
     #[error("this is no answer to the question of run `{run}`: {why}")]
     Answer {
@@ -112,6 +120,7 @@ impl Error {
             Self::AlreadyAnswered(_) => "already-answered",
             Self::Expired(_) => "expired",
             Self::RunOver { .. } => "run-terminal",
+            Self::NotRetryable { .. } => "not-retryable",
             Self::Answer { .. } => "answer-mismatch",
             Self::Output { .. } => "output-mismatch",
             Self::Registered { .. } => "registered-twice",

@@ -97,7 +97,7 @@ impl NodeBuilder {
         });
         let id = NodeId::random();
         let config = &shared.config;
-        shared.store.register(id, &config.name, env!("CARGO_PKG_VERSION"), config.lease).await?;
+        shared.store.register(id, &config.name, env!("CARGO_PKG_VERSION"), config.lease, &known).await?;
         let first = Arc::new(Ctx::new(shared.clone(), id));
         let (life, lives) = watch::channel(first.clone());
         let args = root::Args { shared: shared.clone(), first, life: Arc::new(life) };

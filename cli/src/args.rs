@@ -46,6 +46,14 @@ pub(crate) enum Command {
     Runs(RunsArgs),
     /// Print the ledger of a run.
     Events(RunArgs),
+    /// Say why a run does not move, and what would move it.
+    Explain(RunArgs),
+    /// Answer what a run asks a person or another service; without an answer, show the question.
+    Answer(AnswerArgs),
+    /// End a run, whatever it is doing.
+    Cancel(RunArgs),
+    /// Set a failed or parked run going again from its last durable state.
+    Retry(RunArgs),
     /// List the latest batches, the newest first.
     Batches(BatchesArgs),
     /// List the living nodes and how many runs each holds.
@@ -131,6 +139,17 @@ pub(crate) struct RunArgs {
     pub id: String,
     #[command(flatten)]
     pub database: DatabaseArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AnswerArgs {
+    #[command(flatten)]
+    pub run: RunArgs,
+    /// The answer, as JSON; a plain word is taken as a text.
+    pub answer: Option<String>,
+    /// Who answers, for the record.
+    #[arg(long, value_name = "NAME", default_value = "operator")]
+    pub by: String,
 }
 
 #[derive(Debug, Args)]

@@ -90,16 +90,27 @@ impl CliError {
 
     pub(crate) fn exit(&self) -> Exit {
         match self {
-            Self::Library(longhaul::Error::UnknownRun(_)) | Self::Stalled { .. } => Exit::Finding,
+            Self::Library(error) if nothing_to_do(error) => Exit::Finding,
+            Self::Stalled { .. } => Exit::Finding,
             Self::Library(longhaul::Error::Store(_)) | Self::Plant(PlantError::Store(_)) => Exit::Unreachable,
             Self::Postgres(_) | Self::Provider(provider::Error::Bind { .. }) | Self::Adapter(_) => Exit::Unreachable,
-            Self::Library(longhaul::Error::RunId(_)) | Self::Plant(PlantError::Unknown(_)) => Exit::Usage,
+            Self::Library(longhaul::Error::RunId(_) | longhaul::Error::Answer { .. })
+            | Self::Plant(PlantError::Unknown(_)) => Exit::Usage,
             Self::Line { .. } | Self::File { .. } => Exit::Usage,
             Self::Provider(provider::Error::Ledger { .. } | provider::Error::LedgerLine { .. }) => Exit::Usage,
             Self::Library(_) | Self::Provider(_) | Self::Io { .. } | Self::WorkerEnded { .. } => Exit::Broken,
             Self::Interrupted => Exit::Interrupted,
         }
     }
+}
+
+/// The run is not there, or not such that this can be done to it.
+fn nothing_to_do(error: &longhaul::Error) -> bool {
+    use longhaul::Error::{AlreadyAnswered, Expired, NotRetryable, NotWaiting, RunOver, UnknownRun};
+    matches!(
+        error,
+        UnknownRun(_) | NotWaiting(_) | AlreadyAnswered(_) | Expired(_) | RunOver { .. } | NotRetryable { .. }
+    )
 }
 
 impl From<StoreError> for CliError {

@@ -6,6 +6,7 @@
 //!
 //! Deliberately absent: SQL, and knowledge of the engine's inside. Whatever is shown here comes through the library's client.
 
+mod act;
 mod args;
 mod audit;
 mod demo;
@@ -72,6 +73,10 @@ async fn dispatch(cli: Cli) -> Result<Exit, CliError> {
             args::RunsCommand::Show(args) => look::run(&args, json).await,
         },
         Command::Events(args) => look::events(&args, json).await,
+        Command::Explain(args) => act::explain(&args, json).await,
+        Command::Answer(args) => act::answer(&args, json).await,
+        Command::Cancel(args) => act::cancel(&args, json).await,
+        Command::Retry(args) => act::retry(&args, json).await,
         Command::Batches(args) => look::batches(&args, json).await,
         Command::Nodes(database) => look::nodes(&database, json).await,
         Command::Audit(args) => audit::run(&args, json).await,

@@ -62,6 +62,26 @@ impl Client {
         Ok(if before.is_terminal() { Canceled::AlreadyTerminal(before) } else { Canceled::Canceled(before) })
     }
 
+    /// Sets a failed or parked run going again from its last durable state; a request that failed for good goes out again, with a
+    /// fresh budget. Answers what the run is then.
+    ///
+    /// # Errors
+    /// [`Error::UnknownRun`]; [`Error::NotRetryable`] when it is neither failed nor parked.
+    pub async fn retry(&self, run_id: &str) -> Result<RunStatus, Error> {
+        let run = self.run(run_id).await?;
+        match self.store().retry_run(run.key).await? {
+            Some(status) => {
+                let hint = if status == RunStatus::Waiting { Hint::Requests } else { Hint::Runs };
+                let _ = self.store().nudge(hint).await;
+                Ok(status)
+            }
+            None => {
+                let status = self.run(run_id).await?.status;
+                Err(Error::NotRetryable { run: run_id.to_owned(), status })
+            }
+        }
+    }
+
     async fn look(&self, run_id: &str) -> Result<OpenWait, Error> {
         self.store().look(run_id).await?.ok_or_else(|| Error::UnknownRun(run_id.to_owned()))
     }

@@ -4,10 +4,12 @@
 
 mod answer;
 mod enqueue;
+mod explain;
 mod handle;
 
 pub use answer::Canceled;
 pub use enqueue::Enqueued;
+pub use explain::Explanation;
 pub use handle::RunHandle;
 
 use crate::domain::{EventType, RunId};

@@ -176,3 +176,39 @@ select status as "status!" from locked
     .await?;
     Ok(before.map(RunStatus::decode))
 }
+
+/// Sets a failed or parked run going again from its last durable state. A request that failed for good goes out again with a
+/// fresh budget. Answers what the run is then; `None`: it is neither failed nor parked.
+pub(super) async fn retry(pool: &PgPool, run: RunKey) -> Result<Option<RunStatus>, StoreError> {
+    let after = sqlx::query_scalar!(
+        r#"
+with locked as materialized (
+    select id, status, wait from longhaul.runs where id = $1 and status in (4, 6) for update
+),
+asked as (
+    update longhaul.waits w set status = 1, queued_at = longhaul.now(), errors = 0, batch = null, item = null
+    from locked l where w.run = l.id and w.ordinal = l.wait and w.status = 6
+    returning w.run
+),
+moved as (
+    update longhaul.runs r set status = case when a.run is null then 1 else 3 end,
+        ready_at = case when a.run is null then longhaul.now() end,
+        finished_at = null, reason = null, starts = 0, errors = 0, fence = r.fence + 1, cursor = r.cursor + 1
+    from locked l left join asked a on a.run = l.id
+    where r.id = l.id
+    returning r.id, r.cursor, r.status, l.status as was
+),
+told as (
+    insert into longhaul.events (run, ordinal, nonce, type, payload)
+    select id, cursor - 1, longhaul.nonce(), 7, json_build_object('was', was) from moved
+),
+-- An error is of a run that is over.
+gone as (delete from longhaul.outputs o using moved m where o.run = m.id)
+select status as "status!" from moved
+"#,
+        run.0
+    )
+    .fetch_optional(pool)
+    .await?;
+    Ok(after.map(RunStatus::decode))
+}

@@ -8,6 +8,7 @@ use super::claim;
 use super::connect::{Database, within};
 use super::enqueue::{self, Made, NewRun};
 use super::error::StoreError;
+use super::explain::{self, Facts};
 use super::ingest::{self, Lines, Settled};
 use super::nodes::{self, Peer};
 use super::pulse::Hint;
@@ -76,7 +77,7 @@ macro_rules! statements {
 }
 
 statements! {
-    nodes::register(id: NodeId, name: &str, version: &str, lease: Duration) -> ();
+    nodes::register(id: NodeId, name: &str, version: &str, lease: Duration, workflows: &[i32]) -> ();
     nodes::peers(id: NodeId) -> Vec<Peer>;
     nodes::declare_dead(id: NodeId, seen: i64) -> bool;
     nodes::leave(id: NodeId) -> ();
@@ -117,6 +118,7 @@ statements! {
     answers::look(run_id: &str) -> Option<OpenWait>;
     answers::expire(limit: i64) -> i64;
     answers::cancel(run: RunKey) -> Option<RunStatus>;
+    explain::facts(run_id: &str) -> Option<Facts>;
     read::run(run_id: &str) -> Option<RunView>;
     read::events(run: RunKey, from: Ordinal, limit: i64) -> Vec<EventView>;
     read::outcome(run: RunKey) -> Option<Outcome>;
@@ -131,6 +133,10 @@ statements! {
 impl Store {
     pub(crate) async fn register_workflow(&self, name: &str, version: u32, steps: &[String]) -> Result<i32> {
         within(workflows::register(&self.pool, name, version, steps)).await
+    }
+
+    pub(crate) async fn retry_run(&self, run: RunKey) -> Result<Option<RunStatus>> {
+        within(answers::retry(&self.pool, run)).await
     }
 
     /// In how many milliseconds the next wait is over.

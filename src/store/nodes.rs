@@ -22,14 +22,16 @@ pub(super) async fn register(
     name: &str,
     version: &str,
     lease: Duration,
+    workflows: &[i32],
 ) -> Result<(), StoreError> {
     let lease_ms = i32::try_from(lease.as_millis()).unwrap_or(i32::MAX);
     sqlx::query!(
-        "insert into longhaul.nodes (id, name, version, lease_ms) values ($1, $2, $3, $4)",
+        "insert into longhaul.nodes (id, name, version, lease_ms, workflows) values ($1, $2, $3, $4, $5)",
         id.0,
         name,
         version,
-        lease_ms
+        lease_ms,
+        workflows
     )
     .execute(db)
     .await?;

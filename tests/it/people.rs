@@ -264,3 +264,74 @@ async fn what_arrives_for_a_canceled_run_is_booked_and_changes_nothing() {
     check(&db).await;
     node.shutdown().await.unwrap();
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failed_run_is_set_going_again() {
+    let db = database().await;
+    let node = node(&db).await;
+    let client = node.client();
+    enqueue(&node, "nonsense").await;
+    until_status(&client, "nonsense", RunStatus::Failed).await;
+    assert_eq!(client.retry("nonsense").await.unwrap(), RunStatus::Runnable);
+    // It fails again, in the same way: nothing of the first end is left over.
+    eventually("it has failed twice", async || {
+        let failed = kinds(&node, "nonsense").await.iter().filter(|k| **k == EventType::RunFailed).count();
+        (failed == 2).then_some(())
+    })
+    .await;
+    assert!(kinds(&node, "nonsense").await.contains(&EventType::RunRetried));
+    enqueue(&node, "sleep").await;
+    until_status(&client, "sleep", RunStatus::Waiting).await;
+    assert_eq!(client.retry("sleep").await.unwrap_err().code(), "not-retryable");
+    until_status(&client, "nonsense", RunStatus::Failed).await;
+    check(&db).await;
+    node.shutdown().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_that_failed_for_good_goes_out_again() {
+    let db = database().await;
+    let refuse = std::sync::atomic::AtomicBool::new(true);
+    let answer = move |_: &longhaul_sandbox::provider::RequestView<'_>| match refuse
+        .swap(false, std::sync::atomic::Ordering::Relaxed)
+    {
+        true => Answer::error("invalid_request_error", "not today"),
+        false => Answer::text("today"),
+    };
+    let sandbox = SandboxConfig::default().processing(Duration::from_millis(20)).responder(answer);
+    let sandbox = Sandbox::start(sandbox).await.unwrap();
+    let provider = longhaul::provider::anthropic::Anthropic::new(longhaul::provider::anthropic::ApiKey::new("k"))
+        .unwrap()
+        .base_url(sandbox.base_url());
+    let node =
+        Node::builder(db.url()).workflow(Desk).provider("claude", provider).config(config("a")).start().await.unwrap();
+    let run = enqueue(&node, "converse").await;
+    until_status(&node.client(), "converse", RunStatus::Failed).await;
+    assert!(node.client().explain("converse").await.unwrap().to_string().contains("not today"));
+    assert_eq!(node.client().retry("converse").await.unwrap(), RunStatus::Waiting);
+    assert!(run.output().await.unwrap().starts_with("today"));
+    check(&db).await;
+    node.shutdown().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn explain_tells_of_a_person_a_sleeper_and_a_node_that_is_missing() {
+    let db = database().await;
+    let node = node(&db).await;
+    let client = node.client();
+    enqueue(&node, "human").await;
+    enqueue(&node, "sleep").await;
+    for run in ["human", "sleep"] {
+        until_status(&client, run, RunStatus::Waiting).await;
+    }
+    let human = client.explain("human").await.unwrap().to_string();
+    assert!(human.contains("a person: Tone?") && human.contains("`longhaul answer`"), "{human}");
+    let sleep = client.explain("sleep").await.unwrap().to_string();
+    assert!(sleep.contains("for a moment in time"), "{sleep}");
+    node.shutdown().await.unwrap();
+    let client = longhaul::Client::connect(db.url()).await.unwrap();
+    client.enqueue::<Desk>("alone", "human".into()).await.unwrap();
+    let alone = client.explain("alone").await.unwrap().to_string();
+    assert!(alone.contains("no node is alive"), "{alone}");
+    assert_eq!(client.explain("nobody").await.unwrap_err().code(), "unknown-run");
+}

@@ -3,7 +3,7 @@
 use crate::audit::{Auditor, LedgerLine, Report};
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::{Change, CustomId, Failure, FailureCode, Fence, IntentId, ItemStatus, JsonText, NewWait, NodeId};
-use crate::domain::{Position, RunKey, Transition, Verdict, WaitKind};
+use crate::domain::{Position, RunKey, Transition, Verdict};
 use crate::provider::Identity;
 use crate::store::StoreError;
 use crate::store::{Claimed, Claimer, Code, Database, Demand, Filled, Floor, Lane, Lease, Lines, NewRun, Store};
@@ -131,7 +131,7 @@ impl Making {
     async fn begin(database: &Database) -> Self {
         let store = Store::new(database.clone(), 2);
         let node = NodeId::random();
-        store.register(node, "one", "test", Duration::from_secs(15)).await.unwrap();
+        store.register(node, "one", "test", Duration::from_secs(15), &[]).await.unwrap();
         let steps = ["first".to_owned(), "second".to_owned()];
         let workflow = store.register_workflow("tests", 1, &steps).await.unwrap();
         let runs: Vec<NewRun> = (0..10)
@@ -246,7 +246,7 @@ impl Making {
     /// Another node takes the run that was let go of, and dies.
     async fn die(&mut self) {
         let other = NodeId::random();
-        self.store.register(other, "two", "test", Duration::from_secs(15)).await.unwrap();
+        self.store.register(other, "two", "test", Duration::from_secs(15), &[]).await.unwrap();
         self.claimer = Claimer::new(self.store.database().clone(), other);
         self.claim(1).await;
         assert!(self.held[0].answer.is_some());

@@ -9,9 +9,9 @@ pub fn statuses_after(last: EventType) -> &'static [RunStatus] {
     use RunStatus::{Canceled, Completed, Failed, Owned, Parked, Runnable, Waiting};
     match last {
         EventType::StepStarted => &[Owned, Runnable],
+        EventType::RunRetried => &[Runnable, Waiting],
         EventType::RunEnqueued
         | EventType::RunTakenOver
-        | EventType::RunRetried
         | EventType::StepCompleted
         | EventType::StepFailed
         | EventType::ModelAnswered

@@ -60,6 +60,10 @@ moves! {
         Canceled = "canceled", "answers::cancel", Anyone,
             [Runnable -> Canceled, Owned -> Canceled, Waiting -> Canceled, Parked -> Canceled], rises, [RunCanceled],
             "the owner hears `Superseded`";
+        /// An operator sets it going again, from its last durable state.
+        Retried = "retried", "answers::retry", Anyone,
+            [Failed -> Runnable, Failed -> Waiting, Parked -> Runnable, Parked -> Waiting], rises, [RunRetried],
+            "waiting when its request goes out again; the stored error is gone";
         /// Its request goes out again.
         Requeued = "requeued", "ingest::retry", Keeper, [Waiting -> Waiting], stays, [ModelRetried],
             "nobody owns it";

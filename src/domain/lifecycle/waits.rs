@@ -32,6 +32,9 @@ moves! {
         /// Its time is over.
         Expired = "expired", "answers::expire", Anyone, [Open -> Answered], stays, [TimerFired],
             "gets the answer agreed on; tells `human.expired`, `external.expired` or `timer.fired`";
+        /// An operator set its run going again.
+        Reopened = "reopened", "answers::retry", Anyone, [Failed -> Open], stays, [RunRetried],
+            "with a fresh budget of errors";
         /// Its run is canceled.
         Canceled = "canceled", "answers::cancel", Anyone,
             [Open -> Canceled, Reserved -> Canceled, Sent -> Canceled, Answered -> Canceled], stays, [RunCanceled],

@@ -6,7 +6,7 @@ use super::payload::{Started, event};
 use super::{Held, admit, advance, resume_arg, settle};
 use crate::domain::limits::STACK_FRAMES;
 use crate::domain::{Change, EventType, FailureCode, Fence, Frame, JsonText, NewEvent, NewWait, Position, RunKey};
-use crate::domain::{StepPolicy, Transition, WaitKind};
+use crate::domain::{StepPolicy, Transition};
 use proptest::prelude::*;
 use serde_json::json;
 use std::collections::HashSet;

@@ -1,6 +1,6 @@
 use super::*;
 use crate::domain::limits::{CARRY_BYTES, EVENTS_PER_RUN, RECORDS_PER_STEP, STATE_BYTES};
-use crate::domain::{Backoff, NewWait, StepPolicy, WaitKind};
+use crate::domain::{Backoff, NewWait, StepPolicy};
 use serde_json::{Value, json};
 
 fn text(value: &Value) -> JsonText {

@@ -1,0 +1,311 @@
+//! `explain`: why a run does not move, and what would move it.
+
+use super::Client;
+use crate::domain::{BatchStatus, RunStatus, WaitKind, WaitStatus};
+use crate::error::Error;
+use crate::store::{Batch, Facts, Owner, Wait};
+use std::fmt;
+
+/// What a run is doing, why it does not go on, and what would make it: for an operator at night.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct Explanation {
+    /// The run.
+    pub run: String,
+    /// What it is doing, in a word.
+    pub status: String,
+    /// What is known of it, a sentence each.
+    pub because: Vec<String>,
+    /// What would move it; nothing, if it is over.
+    pub moves: Vec<String>,
+}
+
+impl fmt::Display for Explanation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "run `{}` is {}", self.run, self.status)?;
+        for sentence in &self.because {
+            writeln!(f, "  {sentence}")?;
+        }
+        for (k, sentence) in self.moves.iter().enumerate() {
+            writeln!(f, "{} {sentence}", if k == 0 { "what would move it:" } else { "                or:" })?;
+        }
+        Ok(())
+    }
+}
+
+impl Client {
+    /// Why a run does not move, and what would move it.
+    ///
+    /// # Errors
+    /// [`Error::UnknownRun`] when there is none.
+    pub async fn explain(&self, run_id: &str) -> Result<Explanation, Error> {
+        let facts = self.store().facts(run_id).await?.ok_or_else(|| Error::UnknownRun(run_id.to_owned()))?;
+        Ok(explain(&facts))
+    }
+}
+
+fn explain(facts: &Facts) -> Explanation {
+    let mut said = Said::default();
+    said.because(format!("workflow `{}` version {}, at step `{}`", facts.workflow, facts.version, facts.step));
+    match facts.status {
+        RunStatus::Runnable => runnable(facts, &mut said),
+        RunStatus::Owned => owned(facts, &mut said),
+        RunStatus::Waiting => match &facts.wait {
+            Some(wait) => waiting(facts, wait, &mut said),
+            None => said.because("it waits, but its wait is not there: run the audit".into()),
+        },
+        RunStatus::Parked => {
+            said.because(format!("held back: {}", facts.reason.as_deref().unwrap_or("no reason is stored")));
+            said.moves("mend the reason, then `longhaul retry`".into());
+        }
+        RunStatus::Completed | RunStatus::Canceled => said.because(ended(facts)),
+        RunStatus::Failed => {
+            said.because(ended(facts));
+            said.because(facts.error.clone().unwrap_or_else(|| "no error is stored".into()));
+            said.moves("`longhaul retry`: it goes on from its last durable state".into());
+        }
+        RunStatus::Unknown(code) => said.because(format!("status {code} is of a newer version: use a newer program")),
+    }
+    let status = facts.status.to_string();
+    Explanation { run: facts.run_id.clone(), status, because: said.because, moves: said.moves }
+}
+
+#[derive(Default)]
+struct Said {
+    because: Vec<String>,
+    moves: Vec<String>,
+}
+
+impl Said {
+    fn because(&mut self, sentence: String) {
+        self.because.push(sentence);
+    }
+
+    fn moves(&mut self, sentence: String) {
+        self.moves.push(sentence);
+    }
+}
+
+fn runnable(facts: &Facts, said: &mut Said) {
+    if facts.errors > 0 {
+        said.because(format!("the step has failed {} times so far", facts.errors));
+    }
+    if let Some(wait) = facts.ready_in_ms.filter(|ms| *ms > 0) {
+        said.because(format!("it is not due yet: in {}", time(wait)));
+        said.moves("time".into());
+        return;
+    }
+    match (facts.nodes, facts.able) {
+        (0, _) => {
+            said.because("no node is alive".into());
+            said.moves("start a node that has this workflow".into());
+        }
+        (nodes, 0) => {
+            said.because(format!("none of the {nodes} living nodes has this version of the workflow"));
+            said.moves("start a node that has it".into());
+        }
+        (nodes, able) => {
+            said.because(format!("{able} of {nodes} living nodes may claim it: they are busy, or about to"));
+            said.moves("a free place on one of them; more nodes, if they are always busy".into());
+        }
+    }
+}
+
+fn owned(facts: &Facts, said: &mut Said) {
+    said.because(format!(
+        "start {} of this step, {} failed attempts; fence {}",
+        facts.starts, facts.errors, facts.fence
+    ));
+    let Some(Owner { name, id, dead, beat_ago_ms, lease_ms }) = &facts.owner else {
+        said.because("its owner is not among the nodes: run the audit".into());
+        return;
+    };
+    said.because(format!("node `{name}` ({id}) holds it, whose last heartbeat was {} ago", time(*beat_ago_ms)));
+    if *dead {
+        said.moves("the janitor of any living node: that node is declared dead, and its runs are taken over".into());
+    } else if *beat_ago_ms > i64::from(*lease_ms) {
+        said.moves(format!(
+            "a living node: it takes over what makes no progress for its lease of {}",
+            time((*lease_ms).into())
+        ));
+    } else {
+        said.moves("the step returning; its `timeout`, if it declares one".into());
+    }
+}
+
+fn waiting(facts: &Facts, wait: &Wait, said: &mut Said) {
+    said.because(format!("it has been waiting for {}", time(wait.age_ms)));
+    match wait.kind {
+        WaitKind::Model => model(facts, wait, said),
+        WaitKind::Human | WaitKind::External => {
+            let whom = if wait.kind == WaitKind::Human { "a person" } else { "another service" };
+            said.because(format!("for {whom}: {}", wait.prompt.as_deref().unwrap_or("(no prompt)")));
+            said.moves("`longhaul answer`, or `Client::answer`".into());
+            if let Some(ms) = wait.due_in_ms {
+                said.moves(format!("time: the answer agreed on, in {}", time(ms.max(0))));
+            }
+        }
+        WaitKind::Timer => {
+            said.because("for a moment in time".into());
+            said.moves(format!("time: in {}", time(wait.due_in_ms.unwrap_or(0).max(0))));
+        }
+        WaitKind::Tools | WaitKind::Fork | WaitKind::Unknown(_) => {
+            said.because(format!("for something of kind `{}`", wait.kind));
+        }
+    }
+}
+
+fn model(facts: &Facts, wait: &Wait, said: &mut Said) {
+    let provider = wait.provider.as_deref().unwrap_or("?");
+    if wait.errors > 0 {
+        said.because(format!("the provider has failed it {} times so far", wait.errors));
+    }
+    let Some(batch) = facts.batch.as_ref().filter(|_| wait.status != WaitStatus::Open) else {
+        match wait.queued_in_ms {
+            Some(ms) if ms > 0 => said.because(format!("its request goes out again in {}", time(ms))),
+            _ => said.because(format!("its request to `{provider}` is in no batch yet")),
+        }
+        said.moves(format!("a node with provider `{provider}` sending the next batch"));
+        return;
+    };
+    let Batch { key, status, provider_batch_id, n, sent_ago_ms, note, parked } = batch;
+    let id = provider_batch_id.as_deref().unwrap_or("without an id yet");
+    said.because(format!(
+        "its request to `{provider}` (attempt {}) is in batch {key} of {n} requests: {status}, {id}",
+        wait.attempt
+    ));
+    if let Some(ms) = sent_ago_ms {
+        said.because(format!("that was sent {} ago; the provider takes up to 24 h", time(*ms)));
+    }
+    said.because.extend(note.iter().map(|note| format!("last noted of it: {note}")));
+    said.because.extend(parked.iter().map(|why| format!("the account sends nothing: {why}")));
+    said.moves(match status {
+        BatchStatus::Reserved | BatchStatus::Sealed | BatchStatus::Sending => {
+            "its sender; another node, should that be lost".into()
+        }
+        BatchStatus::Ambiguous => {
+            "the provider's listing: it is looked for, and sent again only after the quarantine".into()
+        }
+        _ => "the provider finishing the batch; its results are read at the next poll".to_owned(),
+    });
+}
+
+fn ended(facts: &Facts) -> String {
+    format!("over since {}", time(facts.finished_ago_ms.unwrap_or(0)))
+}
+
+/// A length of time for people.
+fn time(ms: i64) -> String {
+    match ms {
+        ..1_000 => format!("{ms} ms"),
+        1_000..120_000 => format!("{} s", ms / 1_000),
+        120_000..7_200_000 => format!("{} min", ms / 60_000),
+        7_200_000..172_800_000 => format!("{} h", ms / 3_600_000),
+        _ => format!("{} days", ms / 86_400_000),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn facts(status: RunStatus) -> Facts {
+        Facts {
+            run_id: "r".into(),
+            workflow: "w".into(),
+            version: 1,
+            status,
+            step: "s".into(),
+            fence: 3,
+            starts: 1,
+            errors: 0,
+            reason: None,
+            ready_in_ms: None,
+            finished_ago_ms: None,
+            owner: None,
+            wait: None,
+            batch: None,
+            nodes: 2,
+            able: 1,
+            error: None,
+        }
+    }
+
+    fn wait(kind: WaitKind) -> Wait {
+        Wait {
+            kind,
+            status: WaitStatus::Open,
+            provider: Some("claude".into()),
+            age_ms: 7_300_000,
+            queued_in_ms: Some(-1),
+            due_in_ms: None,
+            attempt: 2,
+            errors: 0,
+            prompt: Some("Tone?".into()),
+        }
+    }
+
+    fn says(facts: &Facts, words: &[&str]) {
+        let text = explain(facts).to_string();
+        for word in words {
+            assert!(text.contains(word), "`{word}` is not in:\n{text}");
+        }
+    }
+
+    #[test]
+    fn a_runnable_run_lacks_time_or_a_node() {
+        says(
+            &Facts { ready_in_ms: Some(5_000), errors: 2, ..facts(RunStatus::Runnable) },
+            &["failed 2 times", "in 5 s"],
+        );
+        says(&Facts { nodes: 0, able: 0, ..facts(RunStatus::Runnable) }, &["no node is alive", "start a node"]);
+        says(&Facts { able: 0, ..facts(RunStatus::Runnable) }, &["none of the 2 living nodes has this version"]);
+        says(&facts(RunStatus::Runnable), &["1 of 2 living nodes may claim it"]);
+    }
+
+    #[test]
+    fn an_owned_run_has_an_owner_who_lives_or_not() {
+        let owner =
+            |dead, beat_ago_ms| Owner { name: "a".into(), id: uuid::Uuid::nil(), dead, beat_ago_ms, lease_ms: 15_000 };
+        let with = |owner| Facts { owner: Some(owner), ..facts(RunStatus::Owned) };
+        says(&with(owner(false, 100)), &["node `a`", "fence 3", "the step returning"]);
+        says(&with(owner(false, 16_000)), &["takes over", "15 s"]);
+        says(&with(owner(true, 60_000)), &["declared dead"]);
+    }
+
+    #[test]
+    fn a_run_that_waits_says_for_whom_and_since_when() {
+        let with = |wait| Facts { wait: Some(wait), ..facts(RunStatus::Waiting) };
+        says(&with(wait(WaitKind::Human)), &["a person: Tone?", "2 h", "`longhaul answer`"]);
+        says(&with(Wait { due_in_ms: Some(600_000), ..wait(WaitKind::Human) }), &["the answer agreed on, in 10 min"]);
+        says(&with(Wait { due_in_ms: Some(172_800_000), ..wait(WaitKind::Timer) }), &["2 days"]);
+        says(&with(wait(WaitKind::External)), &["another service"]);
+        says(&with(wait(WaitKind::Model)), &["in no batch yet", "sending the next batch"]);
+    }
+
+    #[test]
+    fn a_request_in_a_batch_tells_the_batchs_story() {
+        let batch = |status| Batch {
+            key: 9,
+            status,
+            provider_batch_id: Some("msgbatch_1".into()),
+            n: 64,
+            sent_ago_ms: Some(3_600_000),
+            note: Some("a note".into()),
+            parked: Some("402".into()),
+        };
+        let with = |status| {
+            let wait = Wait { status: WaitStatus::Sent, ..wait(WaitKind::Model) };
+            Facts { wait: Some(wait), batch: Some(batch(status)), ..facts(RunStatus::Waiting) }
+        };
+        says(&with(BatchStatus::Submitted), &["batch 9 of 64 requests", "msgbatch_1", "60 min ago", "a note", "402"]);
+        says(&with(BatchStatus::Ambiguous), &["only after the quarantine"]);
+        says(&with(BatchStatus::Sending), &["its sender"]);
+    }
+
+    #[test]
+    fn a_run_that_is_over_says_how() {
+        says(&Facts { reason: Some("no such step".into()), ..facts(RunStatus::Parked) }, &["held back: no such step"]);
+        says(&Facts { error: Some("boom".into()), ..facts(RunStatus::Failed) }, &["boom", "`longhaul retry`"]);
+        assert!(explain(&facts(RunStatus::Completed)).moves.is_empty());
+    }
+}

@@ -1,0 +1,151 @@
+//! Why a run does not move: everything that has a say in it, in one look.
+
+use super::error::StoreError;
+use crate::domain::{BatchStatus, RunStatus, WaitKind, WaitStatus};
+use crate::store::codec::Code;
+use sqlx::PgPool;
+
+/// A run and what has a say in its moving on. Ages are by the database's clock, in milliseconds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Facts {
+    pub run_id: String,
+    pub workflow: String,
+    pub version: i32,
+    pub status: RunStatus,
+    pub step: String,
+    pub fence: i64,
+    pub starts: i16,
+    pub errors: i16,
+    pub reason: Option<String>,
+    /// Until it is due; negative when it is.
+    pub ready_in_ms: Option<i64>,
+    pub finished_ago_ms: Option<i64>,
+    pub owner: Option<Owner>,
+    pub wait: Option<Wait>,
+    pub batch: Option<Batch>,
+    /// Living nodes, and those of them that have this version.
+    pub nodes: i64,
+    pub able: i64,
+    pub error: Option<String>,
+}
+
+/// Who holds it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Owner {
+    pub name: String,
+    pub id: uuid::Uuid,
+    pub dead: bool,
+    pub beat_ago_ms: i64,
+    pub lease_ms: i32,
+}
+
+/// What it waits for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Wait {
+    pub kind: WaitKind,
+    pub status: WaitStatus,
+    pub provider: Option<String>,
+    pub age_ms: i64,
+    pub queued_in_ms: Option<i64>,
+    pub due_in_ms: Option<i64>,
+    pub attempt: i16,
+    pub errors: i16,
+    pub prompt: Option<String>,
+}
+
+/// The batch that its request is in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Batch {
+    pub key: i64,
+    pub status: BatchStatus,
+    pub provider_batch_id: Option<String>,
+    pub n: i32,
+    pub sent_ago_ms: Option<i64>,
+    pub note: Option<String>,
+    /// Why the account sends nothing.
+    pub parked: Option<String>,
+}
+
+/// Looks at a run. `None`: there is no such run.
+pub(super) async fn facts(pool: &PgPool, run_id: &str) -> Result<Option<Facts>, StoreError> {
+    let row = sqlx::query!(
+        r#"
+with ms as (select longhaul.now() as now)
+select r.run_id, v.name as workflow, v.version, r.status, r.step, r.fence, r.starts, r.errors, r.reason,
+    (extract(epoch from r.ready_at - ms.now) * 1000)::bigint as ready_in_ms,
+    (extract(epoch from ms.now - r.finished_at) * 1000)::bigint as finished_ago_ms,
+    n.name as "node?", n.id as "node_id?", n.dead_at is not null as "dead!",
+    (extract(epoch from ms.now - n.beat_at) * 1000)::bigint as beat_ago_ms, n.lease_ms as "lease_ms?",
+    w.kind as "kind?", w.status as "wait_status?", w.provider, w.attempt as "attempt?", w.errors as "wait_errors?",
+    (extract(epoch from ms.now - w.opened_at) * 1000)::bigint as wait_age_ms,
+    (extract(epoch from w.queued_at - ms.now) * 1000)::bigint as queued_in_ms,
+    (extract(epoch from w.due_at - ms.now) * 1000)::bigint as due_in_ms,
+    case when w.kind in (3, 4) then q.body ->> 'prompt' end as prompt,
+    b.id as "batch?", b.status as "batch_status?", b.provider_batch_id, b.n as "n?", b.note, a.parked,
+    (extract(epoch from ms.now - b.sending_at) * 1000)::bigint as sent_ago_ms,
+    (select count(*) from longhaul.nodes l where l.dead_at is null) as "nodes!",
+    (select count(*) from longhaul.nodes l where l.dead_at is null and r.workflow = any(l.workflows)) as "able!",
+    o.error ->> 'message' as error
+from longhaul.runs r
+cross join ms
+join longhaul.workflow_versions v on v.id = r.workflow
+left join longhaul.nodes n on n.id = r.owner
+left join longhaul.waits w on w.run = r.id and w.ordinal = r.wait
+left join longhaul.requests q on q.run = r.id and q.ordinal = r.wait and w.kind in (3, 4)
+left join longhaul.batches b on b.id = w.batch
+left join longhaul.accounts a on a.id = b.account
+left join longhaul.outputs o on o.run = r.id
+where r.run_id = $1
+"#,
+        run_id
+    )
+    .fetch_optional(pool)
+    .await?;
+    let Some(r) = row else { return Ok(None) };
+    let owner = r.node.zip(r.node_id).map(|(name, id)| Owner {
+        name,
+        id,
+        dead: r.dead,
+        beat_ago_ms: r.beat_ago_ms.unwrap_or(0),
+        lease_ms: r.lease_ms.unwrap_or(0),
+    });
+    let wait = r.kind.zip(r.wait_status).map(|(kind, status)| Wait {
+        kind: WaitKind::decode(kind),
+        status: WaitStatus::decode(status),
+        provider: r.provider,
+        age_ms: r.wait_age_ms.unwrap_or(0),
+        queued_in_ms: r.queued_in_ms,
+        due_in_ms: r.due_in_ms,
+        attempt: r.attempt.unwrap_or(0),
+        errors: r.wait_errors.unwrap_or(0),
+        prompt: r.prompt,
+    });
+    let batch = r.batch.zip(r.batch_status).map(|(key, status)| Batch {
+        key,
+        status: BatchStatus::decode(status),
+        provider_batch_id: r.provider_batch_id,
+        n: r.n.unwrap_or(0),
+        sent_ago_ms: r.sent_ago_ms,
+        note: r.note,
+        parked: r.parked,
+    });
+    Ok(Some(Facts {
+        run_id: r.run_id,
+        workflow: r.workflow,
+        version: r.version,
+        status: RunStatus::decode(r.status),
+        step: r.step,
+        fence: r.fence,
+        starts: r.starts,
+        errors: r.errors,
+        reason: r.reason,
+        ready_in_ms: r.ready_in_ms,
+        finished_ago_ms: r.finished_ago_ms,
+        owner,
+        wait,
+        batch,
+        nodes: r.nodes,
+        able: r.able,
+        error: r.error,
+    }))
+}
