@@ -170,6 +170,7 @@ impl State {
             let answered = lane.commit(transitions).await;
             debug_assert_eq!(answered.len(), n, "a verdict for each transition");
             let asked = tally(&ctx, &answered);
+            let parents = bereaved(&answered);
             for (transition, verdict) in answered {
                 if let Some(port) = ports.remove(&transition.run) {
                     let _ = port.send(verdict);
@@ -180,7 +181,28 @@ impl State {
                 ctx.board.notifier.send(super::notifier::Msg::Tell(Hint::Requests));
             }
             turn.lane = Some(lane);
+            drop(turn);
+            join(&ctx, parents).await;
         });
+    }
+}
+
+/// The runs that wait for branches which are over now.
+fn bereaved(answered: &[(Transition, Verdict)]) -> Vec<RunKey> {
+    let over = |t: &Transition| matches!(t.change, Change::Complete(_) | Change::Fail(_));
+    let committed = answered.iter().filter(|(t, verdict)| *verdict == Verdict::Committed && over(t));
+    committed.filter_map(|(t, _)| t.parent).collect()
+}
+
+/// Joins what can be joined. Should this node die before, the sweep of any node does.
+async fn join(ctx: &Ctx, parents: Vec<RunKey>) {
+    if parents.is_empty() {
+        return;
+    }
+    match ctx.store().join_all(parents).await {
+        Ok(true) => ctx.runs_ready(),
+        Ok(false) => {}
+        Err(error) => tracing::warn!(%error, "branches were not joined: the next sweep does"),
     }
 }
 
@@ -202,7 +224,7 @@ impl Drop for Turn {
 /// Counts what was committed; answers whether requests for models are among it.
 fn tally(ctx: &Ctx, answered: &[(Transition, Verdict)]) -> bool {
     let counters = ctx.counters();
-    let mut asked = false;
+    let (mut asked, mut opened) = (false, false);
     count(&counters.flushes, 1);
     for (transition, verdict) in answered {
         if *verdict != Verdict::Committed {
@@ -221,8 +243,15 @@ fn tally(ctx: &Ctx, answered: &[(Transition, Verdict)]) -> bool {
                     ctx.board.timekeeper.send(super::timekeeper::Msg::Due(delay));
                 }
             }
+            Change::Fork { .. } => {
+                count(&counters.waits_opened, 1);
+                opened = true;
+            }
             Change::Continue(_) | Change::Release { .. } | Change::Park(_) => {}
         }
+    }
+    if opened {
+        ctx.runs_ready();
     }
     asked
 }

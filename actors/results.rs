@@ -20,6 +20,8 @@ const CHUNK_LINES: usize = 500;
 const CHUNK_BYTES: usize = 4 << 20;
 /// The longest line that is kept.
 const LINE_BYTES: usize = 64 << 20;
+/// Forks joined per look.
+const RIPE: i64 = 500;
 /// Runs told per statement.
 const TELL: i64 = 1_000;
 /// How long a request waits before it goes out again after an error of the provider's.
@@ -259,6 +261,11 @@ impl Reading<'_> {
             let done = store.fail(batch, fence, &chunk.failed).await?;
             settled += done.items;
             count(&self.ctx.counters().runs_failed, done.waits.max(0) as u64);
+            // Branches may be among them.
+            let ripe = store.ripe(RIPE).await?;
+            if store.join_all(ripe).await? {
+                self.ctx.runs_ready();
+            }
             tracing::warn!(runs = done.waits, code = FailureCode::ModelFailed.as_str(), "requests failed for good");
         }
         count(&self.ctx.counters().results_completed, settled.max(0) as u64);

@@ -47,6 +47,7 @@ fn held(claimed: &Claimed) -> Held {
     let (step, arg, stack) = (claimed.step.clone(), claimed.arg.clone(), claimed.stack.clone());
     Held {
         run: claimed.run,
+        parent: claimed.parent,
         fence: claimed.fence,
         cursor: claimed.cursor,
         position: Position { step, arg, stack },

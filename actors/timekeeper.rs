@@ -76,7 +76,8 @@ async fn look(ctx: &Ctx) -> Result<Option<Duration>, StoreError> {
             break;
         }
     }
-    if ended > 0 {
+    let ripe = ctx.store().ripe(BATCH).await?;
+    if ctx.store().join_all(ripe).await? || ended > 0 {
         ctx.runs_ready();
     }
     let workflows: Vec<i32> = ctx.shared.flows.keys().copied().collect();

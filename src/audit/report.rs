@@ -52,6 +52,8 @@ checks! {
     StepsPair = "steps-pair",
     /// Leases and batches are held by nodes that exist and are not long dead, and no batch is ahead of its account.
     FencesAndLeases = "fences-and-leases",
+    /// A fork has the branches that it opened, and each of them is a run that knows whose branch it is.
+    JoinsAgree = "joins-agree",
     /// A run has its input, a wait its request, and no body is without its run.
     BodiesPresent = "bodies-present",
 }

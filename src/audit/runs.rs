@@ -42,6 +42,9 @@ pub(super) async fn check(reader: &mut Reader, limits: Limits, report: &mut Repo
             let detail = format!("was answered by {n} items");
             report.add(Check::ItemsBookedOnce, || format!("run {run} wait {ordinal}"), detail);
         }
+        for (run, detail) in snapshot.joins(range).await? {
+            report.add(Check::JoinsAgree, || format!("run {run}"), detail);
+        }
         for run in snapshot.strays(range).await? {
             report.add(Check::BodiesPresent, || format!("run {run}"), "does not exist, but has an input or an output");
         }

@@ -4,7 +4,7 @@ use super::Client;
 use crate::domain::limits::REPLY_BYTES;
 use crate::domain::{JsonText, RunStatus, WaitKind, WaitStatus};
 use crate::error::Error;
-use crate::store::{Hint, OpenWait};
+use crate::store::{Hint, OpenWait, RunView};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -57,8 +57,18 @@ impl Client {
     /// # Errors
     /// [`Error::UnknownRun`].
     pub async fn cancel(&self, run_id: &str) -> Result<Canceled, Error> {
-        let run = self.run(run_id).await?.key;
-        let before = self.store().cancel(run).await?.ok_or_else(|| Error::UnknownRun(run_id.to_owned()))?;
+        let run = self.run(run_id).await?;
+        let branches = self.store().branches(run.key).await?;
+        let before = self.store().cancel(run.key).await?.ok_or_else(|| Error::UnknownRun(run_id.to_owned()))?;
+        // Those that are over already say so, and nothing else.
+        for (branch, _) in branches {
+            Box::pin(self.cancel(&branch)).await?;
+        }
+        if let Some(parent) = run.parent
+            && self.store().join_all(vec![parent]).await?
+        {
+            let _ = self.store().nudge(Hint::Runs).await;
+        }
         Ok(if before.is_terminal() { Canceled::AlreadyTerminal(before) } else { Canceled::Canceled(before) })
     }
 
@@ -69,17 +79,44 @@ impl Client {
     /// [`Error::UnknownRun`]; [`Error::NotRetryable`] when it is neither failed nor parked.
     pub async fn retry(&self, run_id: &str) -> Result<RunStatus, Error> {
         let run = self.run(run_id).await?;
+        if run.status == RunStatus::Failed {
+            // A run that failed with its branches waits for them again; they go first, so that it does not fail again.
+            for (branch, failed) in self.store().branches(run.key).await? {
+                if failed {
+                    Box::pin(self.retry(&branch)).await?;
+                }
+            }
+        }
         match self.store().retry_run(run.key).await? {
             Some(status) => {
+                self.revive_above(run).await?;
                 let hint = if status == RunStatus::Waiting { Hint::Requests } else { Hint::Runs };
                 let _ = self.store().nudge(hint).await;
                 Ok(status)
             }
             None => {
                 let status = self.run(run_id).await?.status;
+                // A branch that was set going has done it already.
+                if status != run.status {
+                    return Ok(status);
+                }
                 Err(Error::NotRetryable { run: run_id.to_owned(), status })
             }
         }
+    }
+
+    /// Whoever failed with this branch waits for it again, and so on upwards.
+    async fn revive_above(&self, branch: RunView) -> Result<(), Error> {
+        let (mut child, mut above) = (branch.run_id, branch.parent);
+        while let Some(parent) = above {
+            let waits = self.store().branches(parent).await?.into_iter().any(|(id, _)| id == child);
+            if !waits || self.store().retry_run(parent).await?.is_none() {
+                break;
+            }
+            (child, above) =
+                (self.store().run_id(parent).await?.unwrap_or_default(), self.store().parent(parent).await?);
+        }
+        Ok(())
     }
 
     async fn look(&self, run_id: &str) -> Result<OpenWait, Error> {

@@ -57,6 +57,12 @@ status! {
         TimerSet = "timer.set",
         /// It is woken.
         TimerFired = "timer.fired",
+        /// Branches are opened.
+        ForkOpened = "fork.opened",
+        /// They are all over, and the run goes on.
+        ForkJoined = "fork.joined",
+        /// They are all over, and one of them failed.
+        ForkFailed = "fork.failed",
         /// Tools were used.
         ToolsCompleted = "tools.completed",
         /// Recorded by a step: its name is in the payload.

@@ -25,6 +25,8 @@ pub enum FailureCode {
     UnknownCause,
     /// The provider refused the request, or gave up on it.
     ModelFailed,
+    /// A branch that was waited for failed or was canceled.
+    BranchFailed,
 }
 
 impl FailureCode {
@@ -40,6 +42,7 @@ impl FailureCode {
             Self::LimitExceeded => "limit-exceeded",
             Self::UnknownCause => "unknown-cause",
             Self::ModelFailed => "model-failed",
+            Self::BranchFailed => "branch-failed",
         }
     }
 }

@@ -28,6 +28,8 @@ pub const PROMPT_BYTES: usize = 32 << 10;
 pub const TOOLS_PER_TURN: usize = 64;
 /// Most turns with tools in one conversation.
 pub const TURNS: u32 = 256;
+/// Fewest and most branches of a fork.
+pub const BRANCHES: std::ops::RangeInclusive<usize> = 2..=1_024;
 /// Most events of one run.
 pub const EVENTS_PER_RUN: i32 = 100_000;
 /// Most events that a step may record by itself in one execution.

@@ -60,6 +60,28 @@ pub enum Due {
     At(DateTime<Utc>),
 }
 
+/// A branch that a step opens: a run of its own, from `step` on, with the input and a copy of the state.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewBranch {
+    /// Its name, for people.
+    pub name: String,
+    /// Where it begins.
+    pub step: String,
+    /// The input of that step.
+    pub arg: Option<JsonText>,
+}
+
+/// What the join gets of branches that fail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ForkPolicy {
+    /// Nothing: once all are over, the run fails if one of them did.
+    #[default]
+    WaitAll,
+    /// Each branch's result or failure.
+    Collect,
+}
+
 /// What becomes of the run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change {
@@ -81,6 +103,15 @@ pub enum Change {
         /// What it waits for; opened by the last event.
         wait: NewWait,
     },
+    /// It waits for branches; `position` takes their results.
+    Fork {
+        /// Where it goes on.
+        position: Position,
+        /// The branches, in the order of their results.
+        branches: Vec<NewBranch>,
+        /// What the join gets of branches that fail.
+        policy: ForkPolicy,
+    },
     /// It is over, with this output.
     Complete(JsonText),
     /// It is over, with this error.
@@ -94,6 +125,8 @@ pub enum Change {
 pub struct Transition {
     /// Which run.
     pub run: RunKey,
+    /// The run that waits for it, if it is a branch.
+    pub parent: Option<RunKey>,
     /// The fence that its claim gave.
     pub fence: Fence,
     /// The ordinal that the first event gets: how many events the holder knows of.
@@ -114,6 +147,9 @@ impl Transition {
         let change = match &self.change {
             Change::Continue(p) | Change::Release { position: p, .. } => at(p),
             Change::Suspend { position, wait } => at(position) + wait.request.as_str().len() + of(&wait.otherwise),
+            Change::Fork { position, branches, .. } => {
+                at(position) + branches.iter().map(|b| 64 + b.step.len() + of(&b.arg)).sum::<usize>()
+            }
             Change::Complete(output) => output.as_str().len(),
             Change::Fail(failure) => failure.message.len(),
             Change::Park(reason) => reason.len(),

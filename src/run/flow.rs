@@ -5,7 +5,9 @@
 //! and changes nothing durable. Deliberately absent: timers, threads and databases. Timeouts, retries and the pool for
 //! blocking steps are the holder's business; the boundary only carries what was declared.
 
-use crate::domain::{Failure, Frame, InvalidJson, JsonText, NewEvent, NewWait, Ordinal, RunKey, StepPolicy};
+use crate::domain::{
+    Failure, ForkPolicy, Frame, InvalidJson, JsonText, NewBranch, NewEvent, NewWait, Ordinal, RunKey, StepPolicy,
+};
 use futures::future::BoxFuture;
 use std::sync::Arc;
 
@@ -155,6 +157,15 @@ pub enum Act {
     Finish(JsonText),
     /// End the run with this output, whoever called.
     Halt(JsonText),
+    /// Open branches, and continue with their results.
+    Fork {
+        /// In the order of their results.
+        branches: Vec<NewBranch>,
+        /// What the join gets of branches that fail.
+        policy: ForkPolicy,
+        /// Who takes the results.
+        then: Frame,
+    },
     /// Wait, and continue with the answer.
     Suspend {
         /// For what.

@@ -12,6 +12,7 @@ mod ask;
 pub(crate) mod builtin;
 mod error;
 pub mod flow;
+mod fork;
 mod model;
 mod next;
 mod record;
@@ -26,6 +27,7 @@ mod workflow;
 
 pub use ask::Asking;
 pub use error::{Result, StepError};
+pub use fork::{Branch, Fork, ForkEach, Push};
 pub use model::ModelRequest;
 pub use next::{Carrying, Next, Suspend};
 pub use record::RecordError;

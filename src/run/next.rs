@@ -39,7 +39,7 @@ impl<W: Workflow, O: Data> Next<W, O> {
 }
 
 impl<W: Workflow, O> Next<W, O> {
-    fn of(act: Result<Act, Outcome>) -> Self {
+    pub(super) fn of(act: Result<Act, Outcome>) -> Self {
         Self { act, types: PhantomData }
     }
 
@@ -51,7 +51,7 @@ impl<W: Workflow, O> Next<W, O> {
     pub fn leads_to(&self) -> Option<&str> {
         match self.act.as_ref().ok()? {
             Act::Goto { step, .. } => Some(step),
-            Act::Call { then, .. } => Some(&then.step),
+            Act::Call { then, .. } | Act::Fork { then, .. } => Some(&then.step),
             Act::Suspend { then, under, .. } => Some(&under.as_ref().unwrap_or(then).step),
             Act::Finish(_) | Act::Halt(_) => None,
         }
@@ -64,7 +64,7 @@ impl<W: Workflow, O> Next<W, O> {
     {
         match self.act.as_ref().ok()? {
             Act::Finish(result) => result.read().ok(),
-            Act::Goto { .. } | Act::Call { .. } | Act::Suspend { .. } | Act::Halt(_) => None,
+            Act::Goto { .. } | Act::Call { .. } | Act::Suspend { .. } | Act::Fork { .. } | Act::Halt(_) => None,
         }
     }
 }
@@ -146,7 +146,7 @@ impl Want {
 }
 
 /// The input of a step as it is stored: nothing for `null`.
-fn argument<T: Data>(input: &T) -> Result<Option<JsonText>, Outcome> {
+pub(super) fn argument<T: Data>(input: &T) -> Result<Option<JsonText>, Outcome> {
     let text =
         JsonText::of(input, "the input of a step", CARRY_BYTES).map_err(|why: InvalidJson| Outcome::from(why))?;
     Ok(Some(text).filter(|text| !text.is_null()))

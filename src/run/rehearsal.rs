@@ -8,8 +8,10 @@ use super::trampoline::{self, Held};
 use super::typed::TypedFlow;
 use super::workflow::Workflow;
 use crate::domain::limits::{INPUT_BYTES, REQUEST_BYTES};
-use crate::domain::{Change, EventType, Failure, FailureCode, Fence, InvalidJson, JsonText, NewEvent, NewWait};
+use crate::domain::{Change, EventType, Failure, FailureCode, Fence, ForkPolicy, InvalidJson, JsonText, NewBranch};
+use crate::domain::{NewEvent, NewWait};
 use crate::domain::{Ordinal, Position, RunKey, Transition, WaitKind};
+use futures::future::BoxFuture;
 use serde::Deserialize;
 use std::ops::ControlFlow;
 use std::time::Duration;
@@ -157,7 +159,7 @@ impl<W: Workflow> Rehearsal<W> {
         let input = JsonText::of(&input, "the input of a run", INPUT_BYTES)
             .map_err(|why| refused(FailureCode::LimitExceeded, why.to_string()))?;
         let image = Image { run: RunKey(1), run_id: id.into(), input, state: None };
-        let output = self.play(image).await?;
+        let output = self.play(image, Position { step: entry.to_owned(), arg: None, stack: Vec::new() }, None).await?;
         output.read().map_err(|why| refused(FailureCode::Undecodable, format!("the output cannot be read back: {why}")))
     }
 
@@ -176,11 +178,25 @@ impl<W: Workflow> Rehearsal<W> {
         &self.requests
     }
 
-    async fn play(&mut self, image: Image) -> Result<JsonText, Failure> {
-        let position = Position { step: self.flow.manifest().entry.to_owned(), arg: None, stack: Vec::new() };
-        let mut held = Held { run: image.run, fence: Fence(1), cursor: 0, position, errors: 0, starts: 1 };
+    /// One run, from a position to its end; its branches one after the other.
+    fn play(
+        &mut self,
+        image: Image,
+        position: Position,
+        parent: Option<RunKey>,
+    ) -> BoxFuture<'_, Result<JsonText, Failure>> {
+        Box::pin(self.played(image, position, parent))
+    }
+
+    async fn played(
+        &mut self,
+        mut image: Image,
+        position: Position,
+        parent: Option<RunKey>,
+    ) -> Result<JsonText, Failure> {
+        let mut held = Held { run: image.run, parent, fence: Fence(1), cursor: 0, position, errors: 0, starts: 1 };
         self.happens(&mut held, &[EventType::RunEnqueued, EventType::StepStarted]);
-        let mut live = match self.flow.load(image) {
+        let mut live = match self.flow.load(image.clone()) {
             Ok(live) => live,
             Err(failure) => {
                 let failed = trampoline::fail(&held, failure.clone());
@@ -191,6 +207,15 @@ impl<W: Workflow> Rehearsal<W> {
         loop {
             let transition = self.bounce(live.as_mut(), &held).await;
             self.note(&transition.events);
+            if let Some(state) = &transition.state {
+                image.state = Some(state.clone());
+            }
+            if let Change::Fork { position, branches, policy } = &transition.change {
+                let (cursor, position) = (transition.next_cursor(), position.clone());
+                held = Held { cursor, position, errors: 0, starts: 1, ..held };
+                held = self.joined(&image, held, branches, *policy).await?;
+                continue;
+            }
             held = match self.outside(held, transition) {
                 ControlFlow::Continue(held) => held,
                 ControlFlow::Break(end) => return end,
@@ -231,6 +256,8 @@ impl<W: Workflow> Rehearsal<W> {
                 Ok(held) => ControlFlow::Continue(held),
                 Err(failure) => ControlFlow::Break(Err(failure)),
             },
+            // Branches are played where the transition is made.
+            Change::Fork { position, .. } => ControlFlow::Continue(after(position, 0)),
             Change::Complete(output) => ControlFlow::Break(Ok(output)),
             Change::Fail(failure) => ControlFlow::Break(Err(failure)),
             // A typed workflow has every step it names, so nothing is ever held back here.
@@ -238,6 +265,37 @@ impl<W: Workflow> Rehearsal<W> {
                 ControlFlow::Break(Err(Failure::new(FailureCode::Undecodable, &held.position.step, reason)))
             }
         }
+    }
+
+    /// Runs the branches one after the other, and hands on their results.
+    async fn joined(
+        &mut self,
+        image: &Image,
+        mut held: Held,
+        branches: &[NewBranch],
+        policy: ForkPolicy,
+    ) -> Result<Held, Failure> {
+        let mut results = Vec::with_capacity(branches.len());
+        for branch in branches {
+            let position = Position { step: branch.step.clone(), arg: branch.arg.clone(), stack: Vec::new() };
+            let result = self.play(image.clone(), position, Some(image.run)).await;
+            results.push(match (policy, result) {
+                (ForkPolicy::WaitAll, Ok(result)) => result.as_str().to_owned(),
+                (ForkPolicy::WaitAll, Err(why)) => {
+                    self.happens(&mut held, &[EventType::ForkFailed, EventType::RunFailed]);
+                    let text = format!("branch `{}`: {}", branch.name, why.message);
+                    return Err(Failure::new(FailureCode::BranchFailed, &held.position.step, text));
+                }
+                (ForkPolicy::Collect, Ok(result)) => format!(r#"{{"ok":{}}}"#, result.as_str()),
+                (ForkPolicy::Collect, Err(why)) => {
+                    format!(r#"{{"failed":{}}}"#, serde_json::to_string(&why).unwrap_or_default())
+                }
+            });
+        }
+        self.happens(&mut held, &[EventType::ForkJoined, EventType::StepStarted]);
+        let results = JsonText::stored(format!("[{}]", results.join(",")));
+        held.position = trampoline::resume(held.position, &results, None);
+        Ok(held)
     }
 
     fn answered(&mut self, mut held: Held, wait: NewWait) -> Result<Held, Failure> {

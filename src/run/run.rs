@@ -3,6 +3,7 @@
 use super::ask::Asking;
 use super::builtin::{self, Conversation};
 use super::flow::Outcome;
+use super::fork::{Fork, ForkEach};
 use super::model::ModelRequest;
 use super::next::{Suspend, Want};
 use super::record::{RecordError, Recorder};
@@ -86,6 +87,18 @@ impl<W: Workflow> Run<W> {
     /// Waits for another service, whose answer is a `T`. It answers by this run's id.
     pub fn external<T: Data>(&self, what: impl Into<String>) -> Asking<W, T> {
         Asking::new(WaitKind::External, what.into(), None)
+    }
+
+    /// Opens branches that run at the same time, anywhere: each is a run of its own, with this run's input and a copy of its state,
+    /// and ends with a result of its own type. What they do to their state is theirs.
+    pub fn fork(&self) -> Fork<W, ()> {
+        Fork::new()
+    }
+
+    /// Opens a branch for each of a list (2 to 1,024), all beginning with the same step.
+    pub fn fork_each<S: Step<W>>(&self, step: S, inputs: &[S::Input]) -> ForkEach<W, S::Output> {
+        let _ = step;
+        ForkEach::new::<S>(inputs)
     }
 
     /// Waits for a while, holding nothing.

@@ -16,7 +16,7 @@ use super::builtin;
 use super::flow::{Act, Executed, Manifest, Outcome, StepInfo};
 use crate::domain::{Change, EventType, Failure, FailureCode, Fence, Frame, JsonText, NewEvent, Ordinal};
 use crate::domain::{Position, RunKey, Transition, WaitKind};
-use payload::{Asked, Completed, Ended, Failed, Halted, Mark, Parked, Started, event};
+use payload::{Asked, Completed, Ended, Failed, Halted, Mark, Opened, Parked, Started, event};
 use std::time::Duration;
 
 /// What the holder of a run knows of it.
@@ -24,6 +24,8 @@ use std::time::Duration;
 pub(crate) struct Held {
     /// Which run.
     pub(crate) run: RunKey,
+    /// The run that waits for it, if it is a branch.
+    pub(crate) parent: Option<RunKey>,
     /// The fence that its claim gave.
     pub(crate) fence: Fence,
     /// How many events its ledger has.
@@ -108,9 +110,12 @@ pub(crate) fn advance(held: Held, transition: Transition) -> Option<Held> {
     let cursor = transition.next_cursor();
     match transition.change {
         Change::Continue(position) => Some(Held { cursor, position, errors: 0, starts: 1, ..held }),
-        Change::Release { .. } | Change::Suspend { .. } | Change::Complete(_) | Change::Fail(_) | Change::Park(_) => {
-            None
-        }
+        Change::Release { .. }
+        | Change::Suspend { .. }
+        | Change::Fork { .. }
+        | Change::Complete(_)
+        | Change::Fail(_)
+        | Change::Park(_) => None,
     }
 }
 
@@ -131,7 +136,7 @@ pub(crate) fn park(held: &Held, code: &'static str, reason: String) -> Transitio
 }
 
 fn transition(held: &Held, change: Change, state: Option<JsonText>, events: Vec<NewEvent>) -> Transition {
-    Transition { run: held.run, fence: held.fence, cursor: held.cursor, change, state, events }
+    Transition { run: held.run, parent: held.parent, fence: held.fence, cursor: held.cursor, change, state, events }
 }
 
 /// The step returned: records, `step.completed`, and what follows from it.
@@ -164,10 +169,20 @@ fn done(held: &Held, act: Act, state: Option<JsonText>, records: Vec<NewEvent>, 
                 return transition(held, Change::Complete(value), state, events);
             }
         },
+        Act::Halt(_) if held.parent.is_some() => {
+            let text = "a branch cannot halt the run: it ends with its own result".to_owned();
+            return last(held, FailureCode::LimitExceeded, text, Vec::new(), us);
+        }
         Act::Halt(output) => {
             completed("halt", None);
             events.push(event(EventType::RunCompleted, &Halted { output: Mark::of(&output), dropped: stack.len() }));
             return transition(held, Change::Complete(output), state, events);
+        }
+        Act::Fork { branches, policy, then: Frame { step, carry } } => {
+            completed("fork", Some(&step));
+            events.push(event(EventType::ForkOpened, &Opened { branches: branches.len(), policy }));
+            let position = Position { step, arg: carry, stack };
+            return transition(held, Change::Fork { position, branches, policy }, state, events);
         }
         Act::Suspend { wait, then: Frame { step, carry }, under } => {
             completed("suspend", Some(&step));

@@ -164,7 +164,7 @@ select r.id as "id!", r.status as "status!", r.cursor as "cursor!", r.wait as "w
     i.run is not null as "has_input!", o.body is not null as "has_output!", o.error is not null as "has_error!"
 from (select * from longhaul.runs where id > $1 order by id limit $2) r
     left join longhaul.nodes n on n.id = r.owner
-    left join longhaul.inputs i on i.run = r.id
+    left join longhaul.inputs i on i.run = coalesce(r.input_of, r.id)
     left join longhaul.outputs o on o.run = r.id
 order by r.id
 "#,
@@ -245,6 +245,32 @@ group by run, wait having count(*) > 1 order by run, wait
         );
         let rows = within(async { Ok(rows.fetch_all(&mut *self.0).await?) }).await?;
         Ok(rows.into_iter().map(|r| (r.run, r.wait, r.n)).collect())
+    }
+
+    /// Forks in a range of runs whose branches are not what they should be.
+    pub(crate) async fn joins(&mut self, range: Range) -> Result<Vec<(i64, String)>> {
+        let rows = sqlx::query!(
+            r#"
+select f.run as "run!", 'has a branch that is no run of its own' as "what!"
+from longhaul.fork_branches f left join longhaul.runs c on c.id = f.child
+where f.run > $1 and f.run <= $2 and (c.id is null or c.parent is distinct from f.run)
+union all
+select r.id, 'is a branch of a run that does not know it' from longhaul.runs r
+where r.id > $1 and r.id <= $2 and r.parent is not null and not exists (
+    select from longhaul.fork_branches f where f.child = r.id and f.run = r.parent
+)
+union all
+select w.run, 'has not the branches that it opened' from longhaul.waits w
+join longhaul.requests q on q.run = w.run and q.ordinal = w.ordinal
+where w.run > $1 and w.run <= $2 and w.kind = 5 and (q.body ->> 'branches')::int <> (
+    select count(*) from longhaul.fork_branches f where f.run = w.run and f.ordinal = w.ordinal
+)
+"#,
+            range.after,
+            range.through
+        );
+        let rows = within(async { Ok(rows.fetch_all(&mut *self.0).await?) }).await?;
+        Ok(rows.into_iter().map(|r| (r.run, r.what)).collect())
     }
 
     /// Inputs and outputs in a range of runs whose run does not exist.

@@ -196,6 +196,15 @@ const PLANTS: &[(&str, &str)] = &[
              if not found then raise exception 'no batch is settled: nothing to plant on'; end if;
          end $$",
     ),
+    // A branch that never was.
+    (
+        "joins-agree",
+        "do $$ begin
+             insert into longhaul.fork_branches (run, child, ordinal, branch, name)
+             select max(id), -1, 0, 0, 'planted' from longhaul.runs having max(id) is not null;
+             if not found then raise exception 'there is no run: nothing to plant on'; end if;
+         end $$",
+    ),
     // A run has lost its input.
     (
         "bodies-present",

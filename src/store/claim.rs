@@ -32,6 +32,8 @@ impl Floor {
 #[derive(Debug)]
 pub(crate) struct Claimed {
     pub run: RunKey,
+    /// The run that waits for it, if it is a branch.
+    pub parent: Option<RunKey>,
     pub run_id: String,
     pub workflow: i32,
     pub fence: Fence,
@@ -123,7 +125,7 @@ claimed as (
         cursor = r.cursor + 1 + coalesce(a.kind = 1, false)::int
     from chosen c left join applied a on a.run = c.id
     where r.id = c.id
-    returning r.id, r.fence, r.cursor, r.workflow, r.run_id, r.step, r.arg, r.stack, r.state, r.starts, r.errors, r.wait,
+    returning r.id, r.fence, r.cursor, r.workflow, r.run_id, r.step, r.arg, r.stack, r.state, r.starts, r.errors, r.wait, r.input_of, r.parent,
         c.ready_at, case when a.kind = 1 then a.ordinal end as applied
 ),
 told as (
@@ -134,10 +136,10 @@ told as (
 )
 select c.id as "id!", c.fence as "fence!", c.cursor as "cursor!", c.workflow as "workflow!", c.run_id as "run_id!",
     c.step as "step!", c.arg::text as arg, c.stack::text as stack, c.state::text as state, c.starts as "starts!",
-    c.errors as "errors!", i.body::text as "input?", b.line as "line?", w.provider as "provider?", a.body::text as "answer?", c.wait,
+    c.errors as "errors!", c.parent, i.body::text as "input?", b.line as "line?", w.provider as "provider?", a.body::text as "answer?", c.wait,
     case when c.step like '~%' then q.body::text end as asked, c.ready_at as "ready_at!"
 from claimed c
-    left join longhaul.inputs i on i.run = c.id
+    left join longhaul.inputs i on i.run = coalesce(c.input_of, c.id)
     left join longhaul.waits w on w.run = c.id and w.ordinal = c.wait
     left join longhaul.batch_items b on b.batch = w.batch and b.item = w.item and b.status = 3
     left join longhaul.answers a on a.run = c.id and a.ordinal = c.wait
@@ -172,6 +174,7 @@ from claimed c
         }
         claimed.push(Claimed {
             run: RunKey(row.id),
+            parent: row.parent.map(RunKey),
             run_id: row.run_id,
             workflow: row.workflow,
             fence: Fence(row.fence),

@@ -92,6 +92,9 @@ codes!(EventType {
     TimerSet = 46,
     TimerFired = 47,
     ToolsCompleted = 48,
+    ForkOpened = 50,
+    ForkJoined = 51,
+    ForkFailed = 52,
     Custom = 1000,
 });
 

@@ -6,9 +6,10 @@
 use super::codec::Code;
 use super::error::StoreError;
 use crate::domain::event::Cause;
-use crate::domain::{Change, Due, NewEvent, Position, RunStatus, Transition};
+use crate::domain::{Change, Due, NewEvent, Position, RunStatus, Transition, WaitKind};
 use sqlx::PgConnection;
 use sqlx::types::chrono::{DateTime, Utc};
+use std::borrow::Cow;
 use std::time::Duration;
 
 /// The longest that a run can be put off: a hundred years. What is longer is meant as "never", and must not overflow.
@@ -34,7 +35,7 @@ struct Columns<'a> {
     starts: Vec<i16>,
     errors: Vec<i16>,
     reason: Vec<Option<&'a str>>,
-    body: Vec<Option<&'a str>>,
+    body: Vec<Option<Cow<'a, str>>>,
     error: Vec<Option<String>>,
     provider: Vec<Option<&'a str>>,
     wait_kind: Vec<Option<i16>>,
@@ -44,6 +45,17 @@ struct Columns<'a> {
     first: Slot<'a>,
     last: Slot<'a>,
     extra: Extras<'a>,
+    kids: Kids<'a>,
+}
+
+/// The branches that these transitions open.
+#[derive(Default)]
+struct Kids<'a> {
+    parent: Vec<i64>,
+    branch: Vec<i32>,
+    name: Vec<&'a str>,
+    step: Vec<&'a str>,
+    arg: Vec<Option<&'a str>>,
 }
 
 /// One of the two events that nearly every transition has.
@@ -91,6 +103,7 @@ impl<'a> Columns<'a> {
         self.events.push(t.events.len() as i32);
         self.state.push(t.state.as_ref().map(|s| s.as_str()));
         self.push_events(t);
+        self.push_kids(t);
         self.push_change(&t.change)
     }
 
@@ -117,9 +130,21 @@ impl<'a> Columns<'a> {
         }
     }
 
+    fn push_kids(&mut self, t: &'a Transition) {
+        let Change::Fork { branches, .. } = &t.change else { return };
+        for (k, branch) in branches.iter().enumerate() {
+            self.kids.parent.push(t.run.0);
+            self.kids.branch.push(k as i32);
+            self.kids.name.push(&branch.name);
+            self.kids.step.push(&branch.step);
+            self.kids.arg.push(branch.arg.as_ref().map(|a| a.as_str()));
+        }
+    }
+
     fn push_change(&mut self, change: &'a Change) -> Result<(), StoreError> {
         let (mut status, mut position, mut delay, mut starts, mut errors) = (RunStatus::Owned, None, None, 0, 0);
         let (mut reason, mut body, mut error, mut wait) = (None, None, None, None);
+        let mut fork = None;
         match change {
             Change::Continue(next) => (position, starts) = (Some(next), 1),
             Change::Release { position: next, delay: after, errors: failed } => {
@@ -133,6 +158,11 @@ impl<'a> Columns<'a> {
                 status = RunStatus::Waiting;
                 position = Some(next);
                 wait = Some(new);
+            }
+            Change::Fork { position: next, branches, policy } => {
+                (status, position) = (RunStatus::Waiting, Some(next));
+                let asked = serde_json::json!({"policy": policy, "branches": branches.len()});
+                fork = Some(asked.to_string());
             }
             Change::Complete(output) => (status, body) = (RunStatus::Completed, Some(output.as_str())),
             Change::Fail(failure) => {
@@ -155,8 +185,9 @@ impl<'a> Columns<'a> {
         };
         self.due_ms.push(due_ms);
         self.due_at.push(due_at);
-        self.wait_kind.push(wait.map(|w| w.kind.code()));
-        self.body.push(body.or(wait.map(|w| w.request.as_str())));
+        self.wait_kind.push(wait.map(|w| w.kind).or(fork.as_ref().map(|_| WaitKind::Fork)).map(Code::code));
+        let body = body.or(wait.map(|w| w.request.as_str())).map(Cow::Borrowed);
+        self.body.push(body.or(fork.map(Cow::Owned)));
         self.error.push(error);
         self.push_position(position)
     }
@@ -241,6 +272,31 @@ requested as (
     insert into longhaul.requests (run, ordinal, body, otherwise)
     select run, cursor + events - 1, body::json, otherwise::json from locked where wait_kind is not null
 ),
+kid as materialized (
+    select x.*, l.cursor + l.events - 1 as ordinal, l.state as new_state, l.last_nonce,
+        nextval('longhaul.runs_id_seq') as id
+    from unnest($35::bigint[], $36::int[], $37::text[], $38::text[], $39::text[]) as x (parent, branch, name, step, arg)
+    join locked l on l.run = x.parent
+),
+-- A branch has its parent's input and a copy of its state.
+born as (
+    insert into longhaul.runs (id, run_id, workflow, status, ready_at, cursor, input_bytes, state_bytes, step, arg, state,
+        input_of, root, parent)
+    select k.id, '~' || k.parent || '.' || k.ordinal || '.' || k.branch, r.workflow, 1, longhaul.now(), 1, r.input_bytes,
+        coalesce(octet_length(k.new_state), r.state_bytes), k.step, k.arg::json, coalesce(k.new_state::json, r.state),
+        coalesce(r.input_of, r.id), coalesce(r.root, r.id), r.id
+    from kid k join longhaul.runs r on r.id = k.parent
+),
+placed as (
+    insert into longhaul.fork_branches (run, ordinal, branch, child, name)
+    select parent, ordinal, branch, id, name from kid
+),
+told_kids as (
+    insert into longhaul.events (run, ordinal, nonce, type, cause_run, cause_ordinal, cause_nonce, payload)
+    select id, 0, longhaul.nonce(), 1, parent, ordinal, last_nonce,
+        json_build_object('parent', parent, 'fork', ordinal, 'branch', branch)
+    from kid
+),
 ended as (
     insert into longhaul.outputs (run, body, error)
     select run, body::json, error::json from locked where status in (5, 6)
@@ -282,6 +338,11 @@ select run as "run!" from locked
         &c.due_ms as _,
         &c.due_at as _,
         &c.otherwise as _,
+        &c.kids.parent,
+        &c.kids.branch,
+        &c.kids.name as _,
+        &c.kids.step as _,
+        &c.kids.arg as _,
     )
     .fetch_all(conn)
     .await?;
@@ -333,7 +394,7 @@ where not exists (
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::{EventType, WaitKind};
+    use crate::domain::EventType;
 
     #[test]
     fn the_codes_in_the_statements_are_the_codecs() {

@@ -9,6 +9,7 @@ use super::connect::{Database, within};
 use super::enqueue::{self, Made, NewRun};
 use super::error::StoreError;
 use super::explain::{self, Facts};
+use super::forks::{self, Joined};
 use super::ingest::{self, Lines, Settled};
 use super::nodes::{self, Peer};
 use super::pulse::Hint;
@@ -119,6 +120,11 @@ statements! {
     answers::expire(limit: i64) -> i64;
     answers::cancel(run: RunKey) -> Option<RunStatus>;
     explain::facts(run_id: &str) -> Option<Facts>;
+    forks::join(runs: &[RunKey]) -> Vec<Joined>;
+    forks::ripe(limit: i64) -> Vec<RunKey>;
+    forks::parent(run: RunKey) -> Option<RunKey>;
+    forks::run_id(run: RunKey) -> Option<String>;
+    forks::branches(run: RunKey) -> Vec<(String, bool)>;
     read::run(run_id: &str) -> Option<RunView>;
     read::events(run: RunKey, from: Ordinal, limit: i64) -> Vec<EventView>;
     read::outcome(run: RunKey) -> Option<Outcome>;
@@ -153,6 +159,17 @@ impl Store {
         body: &str,
     ) -> Result<bool> {
         within(answers::answer(&self.pool, run, ordinal, kind, by, body)).await
+    }
+
+    /// Joins those of these runs whose branches are all over, and so on upwards. Answers whether any goes on.
+    pub(crate) async fn join_all(&self, mut runs: Vec<RunKey>) -> Result<bool> {
+        let mut any = false;
+        while !runs.is_empty() {
+            let joined = self.join(&runs).await?;
+            any |= joined.iter().any(|j| !j.failed);
+            runs = joined.into_iter().filter(|j| j.failed).filter_map(|j| j.parent).collect();
+        }
+        Ok(any)
     }
 
     /// Releases whatever a node of this process holds.

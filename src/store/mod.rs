@@ -18,6 +18,7 @@ mod enqueue;
 mod error;
 mod explain;
 mod flush;
+mod forks;
 mod handle;
 mod ingest;
 mod lane;

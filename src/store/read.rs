@@ -33,6 +33,8 @@ pub struct RunView {
     pub finished_at: Option<DateTime<Utc>>,
     /// Why it is parked.
     pub reason: Option<String>,
+    /// The run that waits for it, if it is a branch.
+    pub parent: Option<RunKey>,
     /// What it waits for.
     pub wait: Option<(WaitKind, WaitStatus)>,
 }
@@ -128,7 +130,7 @@ pub(super) async fn run(pool: &PgPool, run_id: &str) -> Result<Option<RunView>, 
     let row = sqlx::query!(
         r#"
 select r.id, r.run_id, v.name, v.version, r.status, r.step, r.cursor, r.errors, r.owner, r.created_at, r.finished_at,
-    r.reason, w.kind as "kind?", w.status as "wait_status?"
+    r.reason, r.parent, w.kind as "kind?", w.status as "wait_status?"
 from longhaul.runs r
 join longhaul.workflow_versions v on v.id = r.workflow
 left join longhaul.waits w on w.run = r.id and w.ordinal = r.wait
@@ -151,6 +153,7 @@ where r.run_id = $1
         created_at: r.created_at,
         finished_at: r.finished_at,
         reason: r.reason,
+        parent: r.parent.map(RunKey),
         wait: r.kind.zip(r.wait_status).map(|(k, s)| (WaitKind::decode(k), WaitStatus::decode(s))),
     }))
 }

@@ -8,6 +8,7 @@ mod commit;
 mod drain;
 mod enqueue;
 mod flows;
+mod forks;
 mod local;
 mod models;
 mod notify;

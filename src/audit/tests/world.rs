@@ -156,7 +156,7 @@ impl Making {
     async fn commit(&mut self, run: usize, change: Change, events: Vec<NewEvent>) {
         let claimed = &self.held[run];
         let (run, fence, cursor) = (claimed.run, claimed.fence, claimed.cursor);
-        let transition = Transition { run, fence, cursor, change, state: Some(text(json!({}))), events };
+        let transition = Transition { run, parent: None, fence, cursor, change, state: Some(text(json!({}))), events };
         let answered = self.lane.commit(vec![transition]).await;
         assert_eq!(answered[0].1, Verdict::Committed);
     }

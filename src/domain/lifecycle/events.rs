@@ -19,15 +19,17 @@ pub fn statuses_after(last: EventType) -> &'static [RunStatus] {
         | EventType::HumanExpired
         | EventType::ExternalAnswered
         | EventType::ExternalExpired
-        | EventType::TimerFired => &[Runnable],
+        | EventType::TimerFired
+        | EventType::ForkJoined => &[Runnable],
         EventType::ModelAsked
         | EventType::ModelSubmitted
         | EventType::ModelRetried
         | EventType::HumanAsked
         | EventType::ExternalAsked
-        | EventType::TimerSet => &[Waiting],
+        | EventType::TimerSet
+        | EventType::ForkOpened => &[Waiting],
         // Each of these is written together with the one that follows it.
-        EventType::ModelApplied | EventType::ModelFailed | EventType::ToolsCompleted => &[],
+        EventType::ModelApplied | EventType::ModelFailed | EventType::ForkFailed | EventType::ToolsCompleted => &[],
         EventType::RunCompleted => &[Completed],
         EventType::RunFailed => &[Failed],
         EventType::RunCanceled => &[Canceled],

@@ -20,6 +20,9 @@ moves! {
         /// Owned: it waits.
         Suspend = "suspend", "flush::flush", Owner, [Owned -> Waiting], stays, [StepCompleted, ModelAsked],
             "holds it no longer; makes a wait";
+        /// Owned: it waits for branches.
+        Fork = "fork", "flush::flush", Owner, [Owned -> Waiting], stays, [StepCompleted, ForkOpened],
+            "holds it no longer; makes its branches, which are runs";
         /// Owned: it ends with an output.
         Complete = "complete", "flush::flush", Owner, [Owned -> Completed], stays, [StepCompleted, RunCompleted],
             "holds it no longer; stores the output";
@@ -60,6 +63,12 @@ moves! {
         Canceled = "canceled", "answers::cancel", Anyone,
             [Runnable -> Canceled, Owned -> Canceled, Waiting -> Canceled, Parked -> Canceled], rises, [RunCanceled],
             "the owner hears `Superseded`";
+        /// All its branches are over.
+        Joined = "joined", "forks::join", Anyone, [Waiting -> Runnable], stays, [ForkJoined],
+            "their results are the answer";
+        /// All its branches are over, and one of them failed.
+        BranchFailed = "branch failed", "forks::join", Anyone, [Waiting -> Failed], stays, [ForkFailed, RunFailed],
+            "unless failures are collected; stores the error";
         /// An operator sets it going again, from its last durable state.
         Retried = "retried", "answers::retry", Anyone,
             [Failed -> Runnable, Failed -> Waiting, Parked -> Runnable, Parked -> Waiting], rises, [RunRetried],
@@ -80,6 +89,7 @@ impl RunMove {
             Change::Continue(_) => Self::Continue,
             Change::Release { .. } => Self::Release,
             Change::Suspend { .. } => Self::Suspend,
+            Change::Fork { .. } => Self::Fork,
             Change::Complete(_) => Self::Complete,
             Change::Fail(_) => Self::Fail,
             Change::Park(_) => Self::Park,

@@ -32,6 +32,9 @@ moves! {
         /// Its time is over.
         Expired = "expired", "answers::expire", Anyone, [Open -> Answered], stays, [TimerFired],
             "gets the answer agreed on; tells `human.expired`, `external.expired` or `timer.fired`";
+        /// All branches that it waits for are over.
+        Joined = "joined", "forks::join", Anyone, [Open -> Answered, Open -> Failed], stays, [ForkJoined],
+            "failed, if a branch was and failures are not collected";
         /// An operator set its run going again.
         Reopened = "reopened", "answers::retry", Anyone, [Failed -> Open], stays, [RunRetried],
             "with a fresh budget of errors";

@@ -1,18 +1,27 @@
 //! The limits of a transition. Each is checked where a value is built as well; here they hold for every flow, typed or not.
 
-use crate::domain::limits::{CARRY_BYTES, EVENTS_PER_RUN, RECORDS_PER_STEP, STACK_BYTES, STACK_FRAMES, STATE_BYTES};
+use crate::domain::limits::{
+    BRANCHES, CARRY_BYTES, EVENTS_PER_RUN, RECORDS_PER_STEP, STACK_BYTES, STACK_FRAMES, STATE_BYTES,
+};
 use crate::domain::{Change, EventType, JsonText, Position, Transition};
 
 /// Which limit it breaks, in words for people. A failure breaks none: a run must always be able to end. So the ledger of a
 /// run that failed at the limit of events is longer than it by what ended it.
 pub(super) fn broken(transition: &Transition) -> Option<String> {
     let position = match &transition.change {
-        Change::Continue(position) | Change::Release { position, .. } | Change::Suspend { position, .. } => {
-            Some(position)
-        }
+        Change::Continue(position)
+        | Change::Release { position, .. }
+        | Change::Suspend { position, .. }
+        | Change::Fork { position, .. } => Some(position),
         Change::Complete(_) => None,
         Change::Fail(_) | Change::Park(_) => return None,
     };
+    if let Change::Fork { branches, .. } = &transition.change
+        && !BRANCHES.contains(&branches.len())
+    {
+        let (least, most) = (BRANCHES.start(), BRANCHES.end());
+        return Some(format!("a fork has {least} to {most} branches, this one {}", branches.len()));
+    }
     let state = transition.state.as_ref().map_or(0, |state| state.as_str().len());
     if state > STATE_BYTES {
         return Some(format!("the state has {state} bytes of JSON, at most {STATE_BYTES} are allowed"));

@@ -1,6 +1,6 @@
 //! The payloads of the trampoline's events: names, counts, digests. What user code said is never among them.
 
-use crate::domain::{Cause, Due, EventType, JsonText, NewEvent, NewWait};
+use crate::domain::{Cause, Due, EventType, ForkPolicy, JsonText, NewEvent, NewWait};
 use serde::Serialize;
 
 #[derive(Serialize)]
@@ -51,6 +51,12 @@ pub(super) struct Asked<'a> {
     due: Option<String>,
     #[serde(flatten)]
     request: Mark,
+}
+
+#[derive(Serialize)]
+pub(super) struct Opened {
+    pub(super) branches: usize,
+    pub(super) policy: ForkPolicy,
 }
 
 #[derive(Serialize)]

@@ -121,7 +121,8 @@ impl Player<'_> {
     fn play(mut self, holder: impl Fn(usize) -> Holder) -> Trace {
         let manifest = manifest();
         let position = Position { step: "a".into(), arg: None, stack: Vec::new() };
-        let mut held = Held { run: RunKey(1), fence: Fence(1), cursor: 0, position, errors: 0, starts: 1 };
+        let mut held =
+            Held { run: RunKey(1), parent: None, fence: Fence(1), cursor: 0, position, errors: 0, starts: 1 };
         self.starts(&mut held);
         for turn in 0.. {
             let Holder { releases, dies } = holder(turn);
@@ -177,7 +178,10 @@ impl Player<'_> {
         assert!(!transition.events.is_empty());
         match &transition.change {
             Change::Complete(_) => assert_eq!(self.depth, 0),
-            Change::Continue(at) | Change::Release { position: at, .. } | Change::Suspend { position: at, .. } => {
+            Change::Continue(at)
+            | Change::Release { position: at, .. }
+            | Change::Suspend { position: at, .. }
+            | Change::Fork { position: at, .. } => {
                 assert!(at.stack.len() <= STACK_FRAMES);
             }
             Change::Fail(_) | Change::Park(_) => assert_eq!(transition.state, None, "the durable state stays"),

@@ -15,7 +15,7 @@ fn info(attempts: u32) -> StepInfo {
 
 fn held() -> Held {
     let position = Position { step: "load".into(), arg: None, stack: Vec::new() };
-    Held { run: RunKey(7), fence: Fence(3), cursor: 10, position, errors: 0, starts: 1 }
+    Held { run: RunKey(7), parent: None, fence: Fence(3), cursor: 10, position, errors: 0, starts: 1 }
 }
 
 fn with_frame(carry: Option<JsonText>) -> Held {
