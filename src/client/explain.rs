@@ -148,7 +148,14 @@ fn waiting(facts: &Facts, wait: &Wait, said: &mut Said) {
             said.because("for a moment in time".into());
             said.moves(format!("time: in {}", time(wait.due_in_ms.unwrap_or(0).max(0))));
         }
-        WaitKind::Tools | WaitKind::Fork | WaitKind::Unknown(_) => {
+        WaitKind::Fork => {
+            said.because(format!("for its branches: {} of them are not over", facts.branches));
+            match &facts.a_branch {
+                Some(branch) => said.moves(format!("their ends; `longhaul explain {branch}` tells of one")),
+                None => said.moves("the sweep of any node, within its poll interval".into()),
+            }
+        }
+        WaitKind::Tools | WaitKind::Unknown(_) => {
             said.because(format!("for something of kind `{}`", wait.kind));
         }
     }
@@ -226,6 +233,8 @@ mod tests {
             batch: None,
             nodes: 2,
             able: 1,
+            branches: 2,
+            a_branch: Some("~1.2.0".into()),
             error: None,
         }
     }
@@ -279,6 +288,7 @@ mod tests {
         says(&with(Wait { due_in_ms: Some(600_000), ..wait(WaitKind::Human) }), &["the answer agreed on, in 10 min"]);
         says(&with(Wait { due_in_ms: Some(172_800_000), ..wait(WaitKind::Timer) }), &["2 days"]);
         says(&with(wait(WaitKind::External)), &["another service"]);
+        says(&with(wait(WaitKind::Fork)), &["2 of them are not over", "`longhaul explain ~1.2.0`"]);
         says(&with(wait(WaitKind::Model)), &["in no batch yet", "sending the next batch"]);
     }
 

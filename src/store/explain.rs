@@ -26,6 +26,9 @@ pub(crate) struct Facts {
     /// Living nodes, and those of them that have this version.
     pub nodes: i64,
     pub able: i64,
+    /// Branches that it waits for and that are not over, and one of them.
+    pub branches: i64,
+    pub a_branch: Option<String>,
     pub error: Option<String>,
 }
 
@@ -85,7 +88,7 @@ select r.run_id, v.name as workflow, v.version, r.status, r.step, r.fence, r.sta
     (extract(epoch from ms.now - b.sending_at) * 1000)::bigint as sent_ago_ms,
     (select count(*) from longhaul.nodes l where l.dead_at is null) as "nodes!",
     (select count(*) from longhaul.nodes l where l.dead_at is null and r.workflow = any(l.workflows)) as "able!",
-    o.error ->> 'message' as error
+    o.error ->> 'message' as error, k.open as "branches!", k.one as a_branch
 from longhaul.runs r
 cross join ms
 join longhaul.workflow_versions v on v.id = r.workflow
@@ -95,6 +98,10 @@ left join longhaul.requests q on q.run = r.id and q.ordinal = r.wait and w.kind 
 left join longhaul.batches b on b.id = w.batch
 left join longhaul.accounts a on a.id = b.account
 left join longhaul.outputs o on o.run = r.id
+cross join lateral (
+    select count(*) as open, min(c.run_id) as one from longhaul.fork_branches f join longhaul.runs c on c.id = f.child
+    where f.run = r.id and f.ordinal = r.wait and c.status not in (5, 6, 7)
+) k
 where r.run_id = $1
 "#,
         run_id
@@ -146,6 +153,8 @@ where r.run_id = $1
         batch,
         nodes: r.nodes,
         able: r.able,
+        branches: r.branches,
+        a_branch: r.a_branch,
         error: r.error,
     }))
 }
