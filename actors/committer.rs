@@ -239,8 +239,13 @@ fn tally(ctx: &Ctx, answered: &[(Transition, Verdict)]) -> bool {
             Change::Suspend { wait, .. } => {
                 count(&counters.waits_opened, 1);
                 asked |= wait.kind == WaitKind::Model;
-                if let Some(Due::After(delay)) = wait.due {
-                    ctx.board.timekeeper.send(super::timekeeper::Msg::Due(delay));
+                // Only a hint, so that a node's clock will do.
+                let due = wait.due.map(|due| match due {
+                    Due::After(delay) => delay,
+                    Due::At(moment) => (moment - chrono::Utc::now()).to_std().unwrap_or_default(),
+                });
+                if let Some(due) = due {
+                    ctx.board.timekeeper.send(super::timekeeper::Msg::Due(due));
                 }
             }
             Change::Fork { .. } => {

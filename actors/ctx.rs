@@ -8,7 +8,7 @@ use crate::provider::BatchProvider;
 use crate::run::flow::Flow;
 use crate::run::tool::Toolbox;
 use crate::store::Store;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::Semaphore;
@@ -62,20 +62,34 @@ impl Ctx {
 
 /// The accounts that providers' keys belong to, as far as the providers have said.
 #[derive(Default)]
-pub(crate) struct Accounts(Mutex<BTreeMap<String, i32>>);
+pub(crate) struct Accounts {
+    by_name: Mutex<BTreeMap<String, i32>>,
+    /// Those whose lease this process has had.
+    leased: Mutex<BTreeSet<i32>>,
+}
 
 impl Accounts {
     pub(crate) fn read(&self, provider: &str) -> Option<i32> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(provider).copied()
+        self.by_name.lock().unwrap_or_else(PoisonError::into_inner).get(provider).copied()
     }
 
     /// Enters an account. `Err` is another provider's name that has it already: two would take its lease from each other.
     pub(crate) fn write(&self, provider: &str, account: i32) -> Result<(), String> {
-        let mut accounts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut accounts = self.by_name.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((other, _)) = accounts.iter().find(|(name, key)| **key == account && *name != provider) {
             return Err(other.clone());
         }
         accounts.insert(provider.to_owned(), account);
         Ok(())
+    }
+
+    /// Whether this process has never had the lease of that account.
+    pub(crate) fn first_lease(&self, account: i32) -> bool {
+        !self.leased.lock().unwrap_or_else(PoisonError::into_inner).contains(&account)
+    }
+
+    /// This process has it now.
+    pub(crate) fn leased(&self, account: i32) {
+        self.leased.lock().unwrap_or_else(PoisonError::into_inner).insert(account);
     }
 }

@@ -6,7 +6,7 @@
 //! |  |- heart           this node's heartbeat, on its own thread and connection
 //! |  |- committer       coalesces owned transitions into set-based statements, then answers each sender
 //! |  |- advancer        claims by demand, runs local steps, hands transitions to the committer
-//! |  `- timekeeper      wakes the advancer when a run becomes due
+//! |  `- timekeeper      ends waits whose time is over, wakes the advancer when a run is due
 //! `- satellites, one_for_one
 //!    |- notifier        LISTEN with self-test; turns notifications into wake-ups, coalesces our own
 //!    |- janitor         takes over what dead nodes held

@@ -278,7 +278,7 @@ impl Lines {
         self.item.push(item);
         self.outcome.push(outcome.code());
         self.line.push(line);
-        self.error.push(error.map(|e| crate::domain::failure::cut(&e).replace('\0', "\u{fffd}")));
+        self.error.push(error.map(|e| crate::domain::failure::cut(&e)));
     }
 }
 

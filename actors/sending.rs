@@ -5,7 +5,7 @@ use super::ctx::Ctx;
 use super::policy;
 use crate::domain::{CustomId, IntentId};
 use crate::observe::count;
-use crate::provider::{BatchProvider, Body, RefusedCreate, Sent};
+use crate::provider::{BatchProvider, Body, ProviderError, RefusedCreate, Sent};
 use crate::store::{Brake, Filled, Lease, Queue, Store, StoreError, Watermark};
 use bytes::Bytes;
 use futures::StreamExt;
@@ -55,24 +55,22 @@ impl Sending<'_> {
     pub(super) async fn send(&self, queue: &Queue, doubtful: &[i32]) -> Result<Attempt, StoreError> {
         let most = self.ctx.config().max_batch_requests.min(self.provider.capabilities().max_requests.max(1) as usize);
         let Some(size) = policy::size(queue.requests, most, doubtful) else { return Ok(Attempt::Numberless) };
+        // Read first: an older watermark is as good, and without a listing nothing is worth being reserved.
+        let Some(watermark) = self.watermark().await? else { return Ok(Attempt::NotSent) };
         let intent = IntentId::new();
         let Some(batch) = self.store().open(self.lease, intent).await? else { return Ok(Attempt::LeaseLost) };
         let filled = self.reserve(batch, size).await?;
         if filled.items == 0 || doubtful.contains(&filled.items) {
             self.store().give_back(batch, self.lease, Duration::ZERO, "nothing to send").await?;
-            return Ok(Attempt::NotSent);
+            return Ok(if filled.items == 0 { Attempt::NotSent } else { Attempt::Numberless });
         }
         let (length, digest) = measure(self.store(), self.provider, batch, intent, filled.items).await?;
         let version = self.provider.api_version();
         if !self.store().seal(batch, self.lease, length as i64, &digest, version).await? {
-            return Ok(Attempt::LeaseLost);
+            // One of its runs was canceled meanwhile, or the lease is lost.
+            let kept = self.store().give_back(batch, self.lease, Duration::ZERO, "a run of it was canceled").await?;
+            return Ok(if kept { Attempt::NotSent } else { Attempt::LeaseLost });
         }
-        let Some(watermark) = self.watermark().await else {
-            self.store()
-                .give_back(batch, self.lease, REFUSED_PAUSE, "the provider's listing was not to be had")
-                .await?;
-            return Ok(Attempt::NotSent);
-        };
         self.transmit(batch, intent, filled.items, length, &watermark).await
     }
 
@@ -86,16 +84,24 @@ impl Sending<'_> {
         Ok(filled)
     }
 
-    /// The newest batch that is listed now.
-    async fn watermark(&self) -> Option<Watermark> {
+    /// The newest batch that is listed now. Without an answer, nothing is sent for a while; with a refused key, until an operator
+    /// acts.
+    async fn watermark(&self) -> Result<Option<Watermark>, StoreError> {
         match self.provider.list(None).await {
             Ok(page) => {
                 let newest = page.batches.into_iter().next();
-                Some(Watermark { created_at: newest.as_ref().and_then(|b| b.created_at), id: newest.map(|b| b.id) })
+                let created_at = newest.as_ref().and_then(|b| b.created_at);
+                Ok(Some(Watermark { created_at, id: newest.map(|b| b.id) }))
             }
             Err(error) => {
-                tracing::warn!(provider = self.name, %error, "a batch was not sent: its watermark could not be read");
-                None
+                tracing::warn!(provider = self.name, %error, "nothing is sent: the provider's listing was not to be had");
+                let (wait, parked) = match &error {
+                    ProviderError::Unavailable { retry_after, .. } => (retry_after.unwrap_or(REFUSED_PAUSE), None),
+                    ProviderError::Unauthorized(_) => (REFUSED_PAUSE, Some(error.to_string())),
+                    ProviderError::NotFound | ProviderError::Unreadable(_) => (REFUSED_PAUSE, None),
+                };
+                self.store().slow_down(self.lease, &Brake { wait: Some(wait), parked }).await?;
+                Ok(None)
             }
         }
     }

@@ -232,7 +232,9 @@ impl Round {
         let (store, node) = (self.ctx().store(), self.ctx().node);
         // An earlier submitter of this node may still be written down as the holder.
         store.resign(account, node).await?;
-        let Some(lease) = store.acquire(account, node).await? else { return Ok(None) };
+        let anew = self.ctx().shared.accounts.first_lease(account);
+        let Some(lease) = store.acquire(account, node, anew).await? else { return Ok(None) };
+        self.ctx().shared.accounts.leased(account);
         for intent in store.adopt_lease(lease).await? {
             self.take_up(lease, &intent).await?;
         }

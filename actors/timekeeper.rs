@@ -32,6 +32,9 @@ pub(crate) enum Msg {
 pub(crate) struct State {
     ctx: Arc<Ctx>,
     rings_at: Option<Instant>,
+    /// A look is under way, and whether another one is wanted after it.
+    looking: bool,
+    again: bool,
 }
 
 impl Actor for Timekeeper {
@@ -41,7 +44,7 @@ impl Actor for Timekeeper {
 
     async fn pre_start(&self, myself: ActorRef<Msg>, args: Args) -> Result<State, ActorProcessingErr> {
         args.ctx.board.timekeeper.enter(myself);
-        Ok(State { ctx: args.ctx, rings_at: None })
+        Ok(State { ctx: args.ctx, rings_at: None, looking: false, again: false })
     }
 
     async fn post_start(&self, myself: ActorRef<Msg>, _: &mut State) -> Handled {
@@ -55,7 +58,7 @@ impl Actor for Timekeeper {
                 state.look(&myself);
                 myself.send_after(state.ctx.config().poll_interval, || Msg::Tick);
             }
-            Msg::Found(due) => state.due(&myself, due),
+            Msg::Found(due) => state.found(&myself, due),
             Msg::Due(due) => state.due(&myself, Some(due)),
             Msg::Ring => state.ring(&myself),
         }
@@ -63,6 +66,8 @@ impl Actor for Timekeeper {
     }
 }
 
+/// How soon a look is followed by another.
+const SOONEST: Duration = Duration::from_millis(20);
 /// Waits ended per statement.
 const BATCH: i64 = 500;
 
@@ -76,8 +81,15 @@ async fn look(ctx: &Ctx) -> Result<Option<Duration>, StoreError> {
             break;
         }
     }
-    let ripe = ctx.store().ripe(BATCH).await?;
-    if ctx.store().join_all(ripe).await? || ended > 0 {
+    // What cannot be joined keeps nobody else from being woken.
+    let joined = match ctx.store().ripe(BATCH).await {
+        Ok(ripe) => ctx.store().join_all(ripe).await,
+        Err(error) => Err(error),
+    };
+    if let Err(error) = &joined {
+        tracing::warn!(%error, "branches could not be joined yet");
+    }
+    if matches!(joined, Ok(true)) || ended > 0 {
         ctx.runs_ready();
     }
     let workflows: Vec<i32> = ctx.shared.flows.keys().copied().collect();
@@ -87,7 +99,11 @@ async fn look(ctx: &Ctx) -> Result<Option<Duration>, StoreError> {
 }
 
 impl State {
-    fn look(&self, myself: &ActorRef<Msg>) {
+    fn look(&mut self, myself: &ActorRef<Msg>) {
+        if std::mem::replace(&mut self.looking, true) {
+            self.again = true;
+            return;
+        }
         let (ctx, myself) = (self.ctx.clone(), myself.clone());
         tokio::spawn(async move {
             let due = match look(&ctx).await {
@@ -99,6 +115,15 @@ impl State {
             };
             let _ = myself.cast(Msg::Found(due));
         });
+    }
+
+    fn found(&mut self, myself: &ActorRef<Msg>, due: Option<Duration>) {
+        self.looking = false;
+        // Something may be due that a look could not end: it is not looked at without a pause.
+        self.due(myself, due.map(|due| due.max(SOONEST)));
+        if std::mem::take(&mut self.again) {
+            self.look(myself);
+        }
     }
 
     fn due(&mut self, myself: &ActorRef<Msg>, due: Option<Duration>) {

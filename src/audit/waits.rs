@@ -64,6 +64,8 @@ fn forsaken(row: &WaitRow, run: &RunRow) -> Option<String> {
     let (status, of_run) = (WaitStatus::decode(row.status), RunStatus::decode(run.status));
     let here = run.wait == Some(row.ordinal);
     let right = match status {
+        // Nobody is to take up what a canceled run asked.
+        WaitStatus::Open if of_run == RunStatus::Canceled => false,
         WaitStatus::Open | WaitStatus::Reserved | WaitStatus::Sent => match of_run {
             RunStatus::Waiting | RunStatus::Parked => here,
             // What is at the provider comes back, and changes nothing.

@@ -46,9 +46,12 @@ impl Client {
             let _ = self.store().nudge(Hint::Runs).await;
             return Ok(());
         }
-        // Somebody or something was quicker: say who.
-        let wait = self.look(run_id).await?;
-        Err(refusal(run_id, &wait))
+        // Somebody or something was quicker. Which, this very wait tells: the run may wait for something else by now.
+        Err(match self.store().fate(wait.run, ordinal).await? {
+            Some((WaitStatus::Answered | WaitStatus::Applied, true)) => Error::Expired(run_id.to_owned()),
+            Some((WaitStatus::Answered | WaitStatus::Applied, false)) => Error::AlreadyAnswered(run_id.to_owned()),
+            _ => refusal(run_id, &self.look(run_id).await?),
+        })
     }
 
     /// Ends a run by request, in whatever state it is. What it has at a provider is paid and booked when it comes, and changes
@@ -58,10 +61,15 @@ impl Client {
     /// [`Error::UnknownRun`].
     pub async fn cancel(&self, run_id: &str) -> Result<Canceled, Error> {
         let run = self.run(run_id).await?;
-        let branches = self.store().branches(run.key).await?;
-        let before = self.store().cancel(run.key).await?.ok_or_else(|| Error::UnknownRun(run_id.to_owned()))?;
-        // Those that are over already say so, and nothing else.
-        for (branch, _) in branches {
+        let before = loop {
+            let unknown = || Error::UnknownRun(run_id.to_owned());
+            let before = self.store().cancel(run.key).await?.ok_or_else(unknown)?;
+            if before.done || before.status.is_terminal() {
+                break before.status;
+            }
+        };
+        // Read when no more can come. Those that are over already say so, and nothing else.
+        for (branch, _) in self.store().branches(run.key).await? {
             Box::pin(self.cancel(&branch)).await?;
         }
         if let Some(parent) = run.parent
@@ -150,7 +158,13 @@ fn refusal(run_id: &str, wait: &OpenWait) -> Error {
 fn misfit(wait: &OpenWait, body: &JsonText) -> Option<String> {
     let asked: Value = serde_json::from_str(wait.request.as_deref()?).ok()?;
     let schema = asked.get("schema")?;
-    let answer: Value = body.read().ok()?;
-    let validator = jsonschema::validator_for(schema).ok()?;
+    let answer: Value = match body.read() {
+        Ok(answer) => answer,
+        Err(why) => return Some(why.to_string()),
+    };
+    let validator = match jsonschema::validator_for(schema) {
+        Ok(validator) => validator,
+        Err(why) => return Some(format!("the schema of the question cannot be used: {why}")),
+    };
     validator.iter_errors(&answer).next().map(|error| format!("{error} (at `{}`)", error.instance_path()))
 }

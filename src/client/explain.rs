@@ -163,6 +163,10 @@ fn waiting(facts: &Facts, wait: &Wait, said: &mut Said) {
 
 fn model(facts: &Facts, wait: &Wait, said: &mut Said) {
     let provider = wait.provider.as_deref().unwrap_or("?");
+    if let Some(why) = &wait.parked {
+        said.because(format!("nothing is sent: {why}"));
+        said.moves("mend that, and start a node anew".into());
+    }
     if wait.errors > 0 {
         said.because(format!("the provider has failed it {} times so far", wait.errors));
     }
@@ -174,7 +178,7 @@ fn model(facts: &Facts, wait: &Wait, said: &mut Said) {
         said.moves(format!("a node with provider `{provider}` sending the next batch"));
         return;
     };
-    let Batch { key, status, provider_batch_id, n, sent_ago_ms, note, parked } = batch;
+    let Batch { key, status, provider_batch_id, n, sent_ago_ms, note } = batch;
     let id = provider_batch_id.as_deref().unwrap_or("without an id yet");
     said.because(format!(
         "its request to `{provider}` (attempt {}) is in batch {key} of {n} requests: {status}, {id}",
@@ -184,7 +188,6 @@ fn model(facts: &Facts, wait: &Wait, said: &mut Said) {
         said.because(format!("that was sent {} ago; the provider takes up to 24 h", time(*ms)));
     }
     said.because.extend(note.iter().map(|note| format!("last noted of it: {note}")));
-    said.because.extend(parked.iter().map(|why| format!("the account sends nothing: {why}")));
     said.moves(match status {
         BatchStatus::Reserved | BatchStatus::Sealed | BatchStatus::Sending => {
             "its sender; another node, should that be lost".into()
@@ -250,6 +253,7 @@ mod tests {
             attempt: 2,
             errors: 0,
             prompt: Some("Tone?".into()),
+            parked: Some("402".into()),
         }
     }
 
@@ -301,7 +305,6 @@ mod tests {
             n: 64,
             sent_ago_ms: Some(3_600_000),
             note: Some("a note".into()),
-            parked: Some("402".into()),
         };
         let with = |status| {
             let wait = Wait { status: WaitStatus::Sent, ..wait(WaitKind::Model) };

@@ -66,8 +66,15 @@ impl Failure {
     }
 }
 
-/// Cuts a text to what is kept of an error.
+/// Cuts a text to what is kept of an error. NUL, which the database cannot look at as text, is replaced.
 pub fn cut(text: &str) -> String {
+    let mended;
+    let text = if text.contains('\0') {
+        mended = text.replace('\0', "\u{fffd}");
+        &mended
+    } else {
+        text
+    };
     const MARK: &str = " .. (cut)";
     if text.len() <= ERROR_TEXT_BYTES {
         return text.to_owned();
@@ -87,6 +94,11 @@ mod tests {
     fn a_long_text_is_cut_with_a_mark() {
         let failure = Failure::new(FailureCode::StepError, "s", "ä".repeat(1 << 20));
         assert!(failure.message.len() <= ERROR_TEXT_BYTES && failure.message.ends_with(".. (cut)"));
+    }
+
+    #[test]
+    fn nul_is_replaced() {
+        assert_eq!(Failure::new(FailureCode::StepError, "s", "a\0b").message, "a\u{fffd}b");
     }
 
     #[test]

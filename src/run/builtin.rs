@@ -4,11 +4,12 @@
 use super::flow::{Act, Executed, Outcome, StepInfo};
 use super::reply::Reply;
 use super::tool::{ToolResultBlock, Toolbox, turn};
-use crate::domain::limits::{REQUEST_BYTES, TOOLS_PER_TURN, TURNS};
+use crate::domain::limits::{REPLY_BYTES, REQUEST_BYTES, TOOLS_PER_TURN, TURNS};
 use crate::domain::{EventType, Frame, JsonText, NewEvent, NewWait, StepPolicy};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// Looks at a reply in a conversation: uses the tools that it asks for and asks again, or hands it on.
 pub(crate) const HEARD: &str = "~heard";
@@ -18,7 +19,8 @@ pub(crate) const TOOLS: &str = "~tools";
 static INFOS: [StepInfo; 2] = [info(HEARD, "(reply, conversation)"), info(TOOLS, "a list of tool uses")];
 
 const fn info(name: &'static str, input: &'static str) -> StepInfo {
-    StepInfo { name, input, policy: StepPolicy::DEFAULT, blocking: false }
+    let policy = StepPolicy { attempts: 3, timeout: Some(Duration::from_secs(600)), ..StepPolicy::DEFAULT };
+    StepInfo { name, input, policy, blocking: false }
 }
 
 /// The step of that name, if it is one of the engine's own.
@@ -78,7 +80,7 @@ async fn heard(arg: &JsonText, run_id: &str, tools: &Toolbox) -> Done {
     let Heard { reply, mut request, mut conversation } = arg.read().map_err(undecodable)?;
     let uses = reply.tool_uses();
     if uses.is_empty() {
-        let raw = JsonText::parse(reply.raw(), "a reply", REQUEST_BYTES)?;
+        let raw = JsonText::parse(reply.raw(), "a reply", REPLY_BYTES)?;
         return Ok((Act::Finish(raw), Vec::new()));
     }
     conversation.turns += 1;

@@ -88,7 +88,7 @@ impl Toolbox {
             let call = ToolCall { id: format!("{run_id}:{}", wanted.id), input: wanted.input };
             let answer = match self.0.get(wanted.name.as_str()) {
                 None => Err(format!("there is no tool `{}`", wanted.name)),
-                Some(tool) => std::panic::AssertUnwindSafe(tool.call(call))
+                Some(tool) => std::panic::AssertUnwindSafe(async { tool.call(call).await })
                     .catch_unwind()
                     .await
                     .unwrap_or_else(|_| Err(format!("the tool `{}` panicked", wanted.name))),

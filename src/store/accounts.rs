@@ -40,16 +40,22 @@ pub(super) async fn identify(pool: &PgPool, identity: &Identity) -> Result<i32, 
 }
 
 /// Takes the submit lease if nobody holds it. `None`: another node does, or this one is dead.
-pub(super) async fn acquire(pool: &PgPool, account: i32, node: NodeId) -> Result<Option<Lease>, StoreError> {
+pub(super) async fn acquire(
+    pool: &PgPool,
+    account: i32,
+    node: NodeId,
+    anew: bool,
+) -> Result<Option<Lease>, StoreError> {
     let fence = sqlx::query_scalar!(
         r#"
--- Whoever takes the lease anew may try once: a restart with another key is an operator's act.
-update longhaul.accounts a set owner = $2, fence = a.fence + 1, parked = null
+-- A process that takes it for the first time may try once: a restart with another key is an operator's act.
+update longhaul.accounts a set owner = $2, fence = a.fence + 1, parked = case when $3 then null else a.parked end
 where a.id = $1 and a.owner is null and exists (select from longhaul.nodes n where n.id = $2 and n.dead_at is null)
 returning a.fence
 "#,
         account,
-        node.0
+        node.0,
+        anew
     )
     .fetch_optional(pool)
     .await?;

@@ -135,6 +135,22 @@ select count(*) as "count!" from moved
     Ok(moved)
 }
 
+/// What became of a certain wait: its status, and whether time ended it.
+pub(super) async fn fate(pool: &PgPool, run: RunKey, ordinal: i32) -> Result<Option<(WaitStatus, bool)>, StoreError> {
+    let row = sqlx::query!(
+        r#"
+select w.status, a.run is not null and a.by is null as "by_time!" from longhaul.waits w
+left join longhaul.answers a on a.run = w.run and a.ordinal = w.ordinal
+where w.run = $1 and w.ordinal = $2
+"#,
+        run.0,
+        ordinal
+    )
+    .fetch_optional(pool)
+    .await?;
+    Ok(row.map(|r| (WaitStatus::decode(r.status), r.by_time)))
+}
+
 /// In how many milliseconds the next wait is over.
 pub(super) async fn next_due(pool: &PgPool) -> Result<Option<i64>, StoreError> {
     let ms = sqlx::query_scalar!(
@@ -148,33 +164,47 @@ from longhaul.waits where due_at is not null
     Ok(ms)
 }
 
+/// What a run was before a cancel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Before {
+    pub status: RunStatus,
+    /// Whether it was ended. If not, though it is not over, the cancel has to be repeated.
+    pub done: bool,
+}
+
 /// Ends a run by request, whatever it is doing, unless it is over. Answers what it was before; a terminal status means that
 /// nothing was changed. What it has at a provider is paid and booked when it comes, and changes nothing else.
-pub(super) async fn cancel(pool: &PgPool, run: RunKey) -> Result<Option<RunStatus>, StoreError> {
-    let before = sqlx::query_scalar!(
+pub(super) async fn cancel(pool: &PgPool, run: RunKey) -> Result<Option<Before>, StoreError> {
+    let row = sqlx::query!(
         r#"
 with locked as materialized (select id, status, wait from longhaul.runs where id = $1 for update),
+-- A wait that was opened after this statement's snapshot is not seen by it: then nothing is done, and it is done again.
+seen as materialized (
+    select l.* from locked l where l.status < 5 and (
+        l.wait is null or exists (select from longhaul.waits w where w.run = l.id and w.ordinal = l.wait)
+    )
+),
 ended as (
     update longhaul.waits w set status = 8, queued_at = null, due_at = null
-    from locked l where l.status < 5 and w.run = l.id and w.ordinal = l.wait and w.status in (1, 2, 3, 4)
+    from seen l where w.run = l.id and w.ordinal = l.wait and w.status in (1, 2, 3, 4)
 ),
 moved as (
     update longhaul.runs r set status = 7, owner = null, ready_at = null, reason = null, fence = r.fence + 1,
         cursor = r.cursor + 1, finished_at = longhaul.now()
-    from locked l where l.status < 5 and r.id = l.id
+    from seen l where r.id = l.id
     returning r.id, r.cursor, l.status
 ),
 told as (
     insert into longhaul.events (run, ordinal, nonce, type, payload)
-    select id, cursor - 1, longhaul.nonce(), 4, json_build_object('was', status) from moved
+    select id, cursor - 1, longhaul.nonce(), 4, json_build_object('was', case status when 1 then 'runnable' when 2 then 'owned' when 3 then 'waiting' when 4 then 'parked' when 6 then 'failed' end) from moved
 )
-select status as "status!" from locked
+select l.status as "status!", exists (select from seen) as "done!" from locked l
 "#,
         run.0
     )
     .fetch_optional(pool)
     .await?;
-    Ok(before.map(RunStatus::decode))
+    Ok(row.map(|r| Before { status: RunStatus::decode(r.status), done: r.done }))
 }
 
 /// Sets a failed or parked run going again from its last durable state. A request that failed for good goes out again with a
@@ -200,7 +230,7 @@ moved as (
 ),
 told as (
     insert into longhaul.events (run, ordinal, nonce, type, payload)
-    select id, cursor - 1, longhaul.nonce(), 7, json_build_object('was', was) from moved
+    select id, cursor - 1, longhaul.nonce(), 7, json_build_object('was', case was when 1 then 'runnable' when 2 then 'owned' when 3 then 'waiting' when 4 then 'parked' when 6 then 'failed' end) from moved
 ),
 -- An error is of a run that is over.
 gone as (delete from longhaul.outputs o using moved m where o.run = m.id)

@@ -90,7 +90,8 @@ pub(super) async fn claim(
 with pick as materialized (
     select p.* from unnest($2::int[], $3::timestamptz[], $4::bigint[]) as f (workflow, ready_at, run)
     cross join lateral (
-        select r.id, r.wait, r.workflow, r.ready_at, r.input_bytes + r.state_bytes as bytes
+        select r.id, r.wait, r.workflow, r.ready_at, r.input_bytes + r.state_bytes + case when r.wait is null then 0 else
+            coalesce((select w.bytes from longhaul.waits w where w.run = r.id and w.ordinal = r.wait), 0) end as bytes
         from longhaul.runs r
         where r.workflow = f.workflow and r.ready_at is not null and r.ready_at <= longhaul.now()
             and (r.ready_at, r.id) > (coalesce(f.ready_at, '-infinity'), f.run)

@@ -54,6 +54,8 @@ pub(crate) struct Wait {
     pub attempt: i16,
     pub errors: i16,
     pub prompt: Option<String>,
+    /// Why nothing is sent.
+    pub parked: Option<String>,
 }
 
 /// The batch that its request is in.
@@ -65,8 +67,12 @@ pub(crate) struct Batch {
     pub n: i32,
     pub sent_ago_ms: Option<i64>,
     pub note: Option<String>,
-    /// Why the account sends nothing.
-    pub parked: Option<String>,
+}
+
+/// A text of a JSON object, read here: the server cannot look into JSON that holds a NUL.
+fn text(json: &str, key: &str) -> Option<String> {
+    let value: serde_json::Value = serde_json::from_str(json).ok()?;
+    value.get(key)?.as_str().map(str::to_owned)
 }
 
 /// Looks at a run. `None`: there is no such run.
@@ -83,12 +89,16 @@ select r.run_id, v.name as workflow, v.version, r.status, r.step, r.fence, r.sta
     (extract(epoch from ms.now - w.opened_at) * 1000)::bigint as wait_age_ms,
     (extract(epoch from w.queued_at - ms.now) * 1000)::bigint as queued_in_ms,
     (extract(epoch from w.due_at - ms.now) * 1000)::bigint as due_in_ms,
-    case when w.kind in (3, 4) then q.body ->> 'prompt' end as prompt,
-    b.id as "batch?", b.status as "batch_status?", b.provider_batch_id, b.n as "n?", b.note, a.parked,
+    case when w.kind in (3, 4) then q.body::text end as asked,
+    b.id as "batch?", b.status as "batch_status?", b.provider_batch_id, b.n as "n?", b.note,
+    -- What was refused is in no batch any more: whatever is parked may be why.
+    coalesce(a.parked, case when w.kind = 1 and w.status = 1 then (
+        select string_agg(p.parked, '; ') from longhaul.accounts p where p.parked is not null
+    ) end) as parked,
     (extract(epoch from ms.now - b.sending_at) * 1000)::bigint as sent_ago_ms,
     (select count(*) from longhaul.nodes l where l.dead_at is null) as "nodes!",
     (select count(*) from longhaul.nodes l where l.dead_at is null and r.workflow = any(l.workflows)) as "able!",
-    o.error ->> 'message' as error, k.open as "branches!", k.one as a_branch
+    o.error::text as error, k.open as "branches!", k.one as a_branch
 from longhaul.runs r
 cross join ms
 join longhaul.workflow_versions v on v.id = r.workflow
@@ -125,7 +135,8 @@ where r.run_id = $1
         due_in_ms: r.due_in_ms,
         attempt: r.attempt.unwrap_or(0),
         errors: r.wait_errors.unwrap_or(0),
-        prompt: r.prompt,
+        prompt: r.asked.as_deref().and_then(|asked| text(asked, "prompt")),
+        parked: r.parked.clone(),
     });
     let batch = r.batch.zip(r.batch_status).map(|(key, status)| Batch {
         key,
@@ -134,7 +145,6 @@ where r.run_id = $1
         n: r.n.unwrap_or(0),
         sent_ago_ms: r.sent_ago_ms,
         note: r.note,
-        parked: r.parked,
     });
     Ok(Some(Facts {
         run_id: r.run_id,
@@ -155,6 +165,6 @@ where r.run_id = $1
         able: r.able,
         branches: r.branches,
         a_branch: r.a_branch,
-        error: r.error,
+        error: r.error.as_deref().and_then(|error| text(error, "message")),
     }))
 }

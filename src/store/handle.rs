@@ -3,7 +3,7 @@
 //! [`Pulse`](super::pulse::Pulse), [`Listener`](super::pulse::Listener).
 
 use super::accounts::{self, Brake, Lease};
-use super::answers::{self, OpenWait};
+use super::answers::{self, Before, OpenWait};
 use super::claim;
 use super::connect::{Database, within};
 use super::enqueue::{self, Made, NewRun};
@@ -17,7 +17,7 @@ use super::read::{self, BatchTotals, BatchView, Counts, EventView, Outcome, RunV
 use super::reserve::{self, Filled, Queue, Watermark};
 use super::submit::{self, Intent};
 use super::{migrate, timers, workflows};
-use crate::domain::{EventType, Fence, IntentId, NodeId, Ordinal, RunKey, RunStatus, WaitKind};
+use crate::domain::{EventType, Fence, IntentId, NodeId, Ordinal, RunKey, RunStatus, WaitKind, WaitStatus};
 use crate::provider::Identity;
 use crate::store::codec::Code;
 use sqlx::PgPool;
@@ -89,7 +89,7 @@ statements! {
     enqueue::enqueue(runs: &[NewRun]) -> Vec<Made>;
     timers::next_ready(workflows: &[i32]) -> Option<i64>;
     accounts::identify(identity: &Identity) -> i32;
-    accounts::acquire(account: i32, node: NodeId) -> Option<Lease>;
+    accounts::acquire(account: i32, node: NodeId, anew: bool) -> Option<Lease>;
     accounts::resign(account: i32, node: NodeId) -> ();
     accounts::brake(lease: Lease) -> Option<Brake>;
     accounts::slow_down(lease: Lease, brake: &Brake) -> ();
@@ -118,7 +118,8 @@ statements! {
     ingest::next_check(account: i32) -> Option<i64>;
     answers::look(run_id: &str) -> Option<OpenWait>;
     answers::expire(limit: i64) -> i64;
-    answers::cancel(run: RunKey) -> Option<RunStatus>;
+    answers::cancel(run: RunKey) -> Option<Before>;
+    answers::fate(run: RunKey, ordinal: Ordinal) -> Option<(WaitStatus, bool)>;
     explain::facts(run_id: &str) -> Option<Facts>;
     forks::join(runs: &[RunKey]) -> Vec<Joined>;
     forks::ripe(limit: i64) -> Vec<RunKey>;

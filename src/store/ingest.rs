@@ -223,12 +223,16 @@ line as materialized (
     join longhaul.batch_items i on i.batch = h.id and i.item = l.item and i.status in (1, 2)
 ),
 locked as materialized (
-    select l.run, l.wait, l.item, l.attempt from (select * from line order by run) l cross join lateral (
+    select l.run, l.wait, l.item, l.attempt, octet_length(l.line) as bytes
+    from (select * from line order by run) l cross join lateral (
         select from longhaul.runs r where r.id = l.run and r.status = 3 and r.wait = l.wait for update
     ) r
 ),
 answered as (
-    update longhaul.waits w set status = 4, queued_at = null, batch = $1, item = l.item from locked l
+    -- Claims are cut by what they have to load: request and answer.
+    update longhaul.waits w set status = 4, queued_at = null, batch = $1, item = l.item,
+        bytes = least(w.bytes::bigint + l.bytes, 2147483647)
+    from locked l
     where w.run = l.run and w.ordinal = l.wait and w.status in (1, 2, 3)
     returning w.run, w.ordinal, w.item, w.attempt, w.provider
 ),

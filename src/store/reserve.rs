@@ -108,7 +108,7 @@ cut as (
     from pick window in_order as (order by queued_at, run, ordinal)
 ),
 taken as (
-    update longhaul.waits w set status = 2, queued_at = null, batch = $2, item = c.item, attempt = w.attempt + 1
+    update longhaul.waits w set status = 2, queued_at = null, batch = $2, item = c.item, attempt = least(w.attempt::int + 1, 32767)
     from cut c
     where w.run = c.run and w.ordinal = c.ordinal and c.item < $7 and (c.item = 0 or c.total <= $8)
     returning w.run, w.ordinal, w.item, w.attempt, w.bytes
@@ -172,8 +172,15 @@ pub(super) async fn seal(
     api_version: &str,
 ) -> Result<bool, StoreError> {
     let done = sqlx::query!(
-        "update longhaul.batches set status = 2, bytes = $3, digest = $4, api_version = $5, sealed_at = longhaul.now()
-         where id = $1 and lease = $2 and status = 1 and n > 0",
+        r#"
+update longhaul.batches b set status = 2, bytes = $3, digest = $4, api_version = $5, sealed_at = longhaul.now()
+where b.id = $1 and b.lease = $2 and b.status = 1 and b.n > 0
+    -- A cancel wins up to here.
+    and not exists (
+        select from longhaul.batch_items i join longhaul.waits w on w.run = i.run and w.ordinal = i.wait
+        where i.batch = b.id and w.status = 8
+    )
+"#,
         batch,
         lease.fence,
         bytes,

@@ -76,7 +76,13 @@ async fn a_provider_that_cannot_be_reached_is_tried_again() {
     let port: u16 = models.sandbox.base_url().rsplit(':').next().unwrap().parse().unwrap();
     models.sandbox.stop().await;
     enqueue(&db, "r", 3).await;
-    until_batch(&mut conn, BatchStatus::Abandoned).await;
+    // Without its listing nothing is worth being reserved: it is left alone for a while.
+    eventually("the account waits", async || {
+        (number(&mut conn, "select count(*) from longhaul.accounts where not_before is not null").await == 1)
+            .then_some(())
+    })
+    .await;
+    assert_eq!(number(&mut conn, "select count(*) from longhaul.batches").await, 0);
     let models = Models::with(config().port(port)).await;
     all_paid_once(&db, &models, 3).await;
     assert_eq!(node.progress().ambiguous_creates, 0);
@@ -206,8 +212,19 @@ async fn what_a_dead_node_had_sealed_goes_out_at_once() {
         (number(&mut conn, "select count(*) from longhaul.accounts where owner is not null").await == 1).then_some(())
     })
     .await;
-    // The listing is asked for between the seal and the send.
-    models.inject(Operation::List, When::Next, Fault::Hold);
+    // The mark of the first batch is held up, until its node is gone and its session with it.
+    execute(
+        &mut conn,
+        "create function public.hold_up() returns trigger language plpgsql as $$ begin
+             if new.status = 3 and (select count(*) from longhaul.batches) = 1 then
+                 perform pg_advisory_lock(4711);
+             end if;
+             return new;
+         end $$;
+         create trigger hold_up before update on longhaul.batches for each row execute function public.hold_up();
+         select pg_advisory_lock(4711)",
+    )
+    .await;
     enqueue(&db, "r", 5).await;
     until_batch(&mut conn, BatchStatus::Sealed).await;
     drop(node);
@@ -215,7 +232,6 @@ async fn what_a_dead_node_had_sealed_goes_out_at_once() {
     all_paid_once(&db, &models, 5).await;
     assert_eq!(batches(&mut conn).await[0], (9, None), "the sealed one is given up");
     assert_eq!((other.progress().ambiguous_creates, models.control.seen(Operation::Create)), (0, 1));
-    models.control.release_all();
     other.shutdown().await.unwrap();
 }
 

@@ -190,7 +190,7 @@ impl Making {
         let identity =
             Identity { kind: word("p"), base_url: word("http://here"), organization: word("o"), workspace: word("w") };
         let account = self.store.identify(&identity).await.unwrap();
-        self.store.acquire(account, self.node).await.unwrap().unwrap()
+        self.store.acquire(account, self.node, false).await.unwrap().unwrap()
     }
 
     async fn fill(&mut self, lease: Lease, items: i32) -> i64 {

@@ -23,9 +23,9 @@ pub const BASE_URL: &str = "https://api.anthropic.com";
 pub struct ApiKey(String);
 
 impl ApiKey {
-    /// Takes a key.
+    /// Takes a key; white space around it, as files have it, is left out.
     pub fn new(key: impl Into<String>) -> Self {
-        Self(key.into())
+        Self(key.into().trim().to_owned())
     }
 }
 

@@ -4,7 +4,7 @@ use super::ApiKey;
 use super::wire;
 use crate::provider::port::{Body, Identity, Listed, Polled, ProviderError, RefusedCreate, Results, Sent};
 use futures::{StreamExt, TryStreamExt};
-use reqwest::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, RETRY_AFTER};
+use reqwest::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER};
 use reqwest::{Client, RequestBuilder, Response, StatusCode};
 use serde_json::Value;
 use std::time::{Duration, Instant};
@@ -62,7 +62,15 @@ impl Transport {
     }
 
     fn signed(&self, request: RequestBuilder) -> RequestBuilder {
-        request.header("x-api-key", &self.key.0).header("anthropic-version", &self.version)
+        let request = request.header("anthropic-version", &self.version);
+        match HeaderValue::from_str(&self.key.0) {
+            Ok(mut key) => {
+                key.set_sensitive(true);
+                request.header("x-api-key", key)
+            }
+            // Refused by the client as it was written.
+            Err(_) => request.header("x-api-key", &self.key.0),
+        }
     }
 
     pub(super) async fn identify(&self) -> Result<Identity, ProviderError> {
@@ -251,9 +259,17 @@ fn unavailable(error: &reqwest::Error) -> ProviderError {
     ProviderError::Unavailable { why: words(error), retry_after: None }
 }
 
-/// The error and what caused it, without the URL's query.
+/// The error and what caused it. The address is not repeated: it may hold more than a host.
 fn words(error: &reqwest::Error) -> String {
-    let mut text = error.to_string();
+    let mut text = if error.is_connect() {
+        "no connection".to_owned()
+    } else if error.is_timeout() {
+        "no answer in time".to_owned()
+    } else if error.is_body() || error.is_decode() {
+        "the body broke off".to_owned()
+    } else {
+        "the request failed".to_owned()
+    };
     let mut cause: Option<&dyn std::error::Error> = std::error::Error::source(error);
     while let Some(inner) = cause {
         text.push_str(": ");
