@@ -1,7 +1,7 @@
 //! Waits that are no batch: people, other services, time; tools and conversations; halting and canceling.
 
 use crate::models::Models;
-use crate::support::{check, config, connect, database, eventually, number, until_over, until_status};
+use crate::support::{check, config, connect, database, eventually, execute, number, until_over, until_status};
 use longhaul::testing::TestNode;
 use longhaul::{Canceled, Error, EventType, Next, Node, Reply, Result, Run, RunStatus, StepError, Workflow, workflow};
 use longhaul::{Tool, ToolCall, ToolResult, ToolResultBlock};
@@ -38,7 +38,11 @@ mod desk {
     #[step]
     async fn open(run: &mut Run<Desk>) -> Result<Next<Desk>> {
         match run.input.as_str() {
-            "human" => Ok(run.human::<Verdict>("Tone?").context(&json!({"year": 1790})).carry(7).then(step::judged)),
+            "human" => Ok(run
+                .human::<Verdict>("Tone?")
+                .context(&json!({"year": 1790, "nul": "\0"}))
+                .carry(7)
+                .then(step::judged)),
             "human for a day" => {
                 Ok(run.human::<Verdict>("Tone?").or_after(DAY, Verdict::Keep).carry(8).then(step::judged))
             }
@@ -71,13 +75,17 @@ mod desk {
     }
     #[step]
     async fn replied(run: &mut Run<Desk>, reply: Reply) -> Result<Next<Desk>> {
-        let uses =
-            vec![longhaul::ToolUse { id: "own".into(), name: "missing".into(), input: longhaul::JsonText::null() }];
+        let wanted = |name: &str| longhaul::ToolUse {
+            id: name.to_owned(),
+            name: name.to_owned(),
+            input: longhaul::JsonText::null(),
+        };
+        let uses = vec![wanted("missing"), wanted("eager")];
         Ok(run.tools(uses).carry(reply.text()).then(step::used))
     }
     #[step]
     async fn used(_: &mut Run<Desk>, (results, text): (Vec<ToolResultBlock>, String)) -> Result<Next<Desk>> {
-        Ok(Next::finish(format!("{text}; {}", results[0].content)))
+        Ok(Next::finish(format!("{text}; {}; {}", results[0].content, results[1].content)))
     }
 }
 
@@ -92,6 +100,17 @@ impl Tool for WordCount {
             Some(text) => Ok(format!("{} words, {}", text.split_whitespace().count(), call.id)),
             None => Err("`text` is missing".into()),
         }
+    }
+}
+
+/// Panics before there is a future.
+struct Eager;
+
+impl Tool for Eager {
+    const NAME: &'static str = "eager";
+    fn call(&self, call: ToolCall) -> impl Future<Output = ToolResult> + Send {
+        assert!(call.id.is_empty(), "as told");
+        async { Ok(String::new()) }
     }
 }
 
@@ -206,15 +225,20 @@ async fn a_conversation_is_a_loop_of_durable_waits() {
     let node = Node::builder(db.url())
         .workflow(Desk)
         .tool(WordCount)
+        .tool(Eager)
         .provider("claude", provider)
         .config(config("a"))
         .start()
         .await
         .unwrap();
     let output = enqueue(&node, "converse").await.output().await.unwrap();
-    for said in
-        ["3 words, converse:", "`text` is missing", "the tool `word_count` panicked", "there is no tool `missing`"]
-    {
+    for said in [
+        "3 words, converse:",
+        "`text` is missing",
+        "the tool `word_count` panicked",
+        "there is no tool `missing`",
+        "`eager` panicked",
+    ] {
         assert!(output.contains(said), "{said} is not in {output}");
     }
     let kinds = kinds(&node, "converse").await;
@@ -334,4 +358,36 @@ async fn explain_tells_of_a_person_a_sleeper_and_a_node_that_is_missing() {
     let alone = client.explain("alone").await.unwrap().to_string();
     assert!(alone.contains("no node is alive"), "{alone}");
     assert_eq!(client.explain("nobody").await.unwrap_err().code(), "unknown-run");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cancel_that_crosses_a_wait_ends_that_wait_too() {
+    let db = database().await;
+    let client = longhaul::Client::connect(db.url()).await.unwrap();
+    client.enqueue::<Desk>("r", "sleep".into()).await.unwrap();
+    // A transaction that suspends the run on a new wait, and is not committed yet.
+    let mut suspending = connect(&db).await;
+    execute(
+        &mut suspending,
+        "begin;
+         update longhaul.runs set status = 3, ready_at = null, wait = 0;
+         insert into longhaul.waits (run, ordinal, kind, status, queued_at, bytes, due_at)
+         select id, 0, 6, 1, longhaul.now(), 4, longhaul.now() + interval '1 day' from longhaul.runs",
+    )
+    .await;
+    let canceling = tokio::spawn({
+        let client = client.clone();
+        async move { client.cancel("r").await }
+    });
+    let mut conn = connect(&db).await;
+    eventually("the cancel waits for it", async || {
+        let waiting = "select count(*) from pg_stat_activity where datname = current_database()
+            and wait_event_type = 'Lock' and query like '%longhaul.runs where id = $1 for update%'";
+        (number(&mut conn, waiting).await == 1).then_some(())
+    })
+    .await;
+    execute(&mut suspending, "commit").await;
+    assert_eq!(canceling.await.unwrap().unwrap(), Canceled::Canceled(RunStatus::Waiting));
+    let ended = "select count(*) from longhaul.waits where status = 8 and due_at is null and queued_at is null";
+    assert_eq!(number(&mut conn, ended).await, 1);
 }
