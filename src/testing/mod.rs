@@ -29,6 +29,10 @@
 //! # fn main() {}
 //! ```
 
+mod manifest;
+
+pub use manifest::{ManifestDrift, UPDATE, check_manifest};
+
 use crate::config::Config;
 use crate::error::Error;
 use crate::node::{Node, NodeBuilder};

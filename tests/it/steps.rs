@@ -210,3 +210,10 @@ async fn a_called_step_gives_its_result_to_the_caller() {
     assert_eq!(run.output().await.unwrap(), "40+1");
     node.shutdown().await.unwrap();
 }
+
+/// The steps of a version are pinned: runs in flight are at one of them.
+#[test]
+fn the_manifest_of_a_workflow_is_pinned() {
+    let golden = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/count.manifest");
+    longhaul::testing::check_manifest(crate::support::Count, golden).unwrap();
+}
