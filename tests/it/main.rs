@@ -3,18 +3,21 @@
 
 mod actors;
 mod asking;
+mod audit;
 mod clock;
 mod commit;
 mod drain;
 mod enqueue;
 mod flows;
 mod forks;
+mod form;
 mod local;
 mod models;
 mod notify;
 mod ownership;
 mod people;
 mod proxy;
+mod rehearsal;
 mod results;
 mod send;
 mod send_again;
