@@ -107,17 +107,19 @@ async fn five_steps(bench: &Bench) -> Duration {
     let url = bench.database().await;
     enqueue(&Client::connect(&url).await.unwrap()).await;
     let mut conn = PgConnection::connect(&url).await.unwrap();
+    watch_sessions(&mut conn).await;
     sqlx::query("checkpoint").execute(&mut conn).await.unwrap();
     let before = transactions(&mut conn).await;
     let config = Config { name: "bench".into(), ..Config::default() };
     let begun = Instant::now();
     let node = Node::builder(&url).workflow(Five).config(config).start().await.unwrap();
     while node.progress().runs_completed < RUNS as u64 {
+        assert_eq!(node.progress().runs_failed, 0, "no statement is refused");
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     let took = begun.elapsed();
-    durable(&mut conn).await;
     let flushes = node.progress().flushes;
+    durable(&mut conn, flushes).await;
     node.shutdown().await.unwrap();
     let per_run = (transactions(&mut conn).await - before) as f64 / RUNS as f64;
     assert!(per_run < 0.1, "{per_run} transactions per run");
@@ -142,17 +144,30 @@ async fn transactions(conn: &mut PgConnection) -> i64 {
         .get(0)
 }
 
-/// The node's own sessions commit synchronously to a server that syncs.
-async fn durable(conn: &mut PgConnection) {
+/// From here on, each statement that writes events asks its own session whether it commits synchronously, and is refused if not.
+async fn watch_sessions(conn: &mut PgConnection) {
+    sqlx::raw_sql(
+        "create sequence public.asked;
+         create function public.ask() returns trigger language plpgsql as $$ begin
+             perform nextval('public.asked');
+             if current_setting('synchronous_commit') <> 'on' then raise 'this session does not commit synchronously'; end if;
+             return null;
+         end $$;
+         create trigger ask after insert on longhaul.events for each statement execute function public.ask()",
+    )
+    .execute(conn)
+    .await
+    .unwrap();
+}
+
+/// The server syncs, and the sessions that wrote were asked.
+async fn durable(conn: &mut PgConnection, flushes: u64) {
     let setting = |name: &'static str| sqlx::query_scalar::<_, String>(name);
-    for name in ["show fsync", "show synchronous_commit", "show full_page_writes"] {
+    for name in ["show fsync", "show full_page_writes"] {
         assert_eq!(setting(name).fetch_one(&mut *conn).await.unwrap(), "on", "{name}");
     }
-    let sessions: i64 = sqlx::query_scalar("select count(*) from pg_stat_activity where application_name = 'longhaul'")
-        .fetch_one(&mut *conn)
-        .await
-        .unwrap();
-    assert!(sessions > 0, "the node has sessions");
+    let asked: i64 = sqlx::query_scalar("select last_value from public.asked").fetch_one(&mut *conn).await.unwrap();
+    assert!(asked as u64 >= flushes, "every flush was asked: {asked} of {flushes}");
 }
 
 /// Twelve events per run, written by seven different transactions.
