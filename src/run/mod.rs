@@ -13,6 +13,7 @@ pub(crate) mod builtin;
 mod error;
 pub mod flow;
 mod fork;
+pub(crate) mod merge;
 mod model;
 mod next;
 mod record;
@@ -27,7 +28,7 @@ mod workflow;
 
 pub use ask::Asking;
 pub use error::{Result, StepError};
-pub use fork::{Branch, Fork, ForkEach, Push};
+pub use fork::{Branch, Collect, Fork, ForkEach, Joining, Push};
 pub use model::ModelRequest;
 pub use next::{Carrying, Next, Suspend};
 pub use record::RecordError;

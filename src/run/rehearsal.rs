@@ -2,14 +2,15 @@
 
 use super::builtin;
 use super::flow::{Flow, Image, Live};
+use super::merge::Merge;
 use super::reply::Reply;
 use super::tool::{Tool, Toolbox};
 use super::trampoline::{self, Held};
 use super::typed::TypedFlow;
 use super::workflow::Workflow;
 use crate::domain::limits::{INPUT_BYTES, REQUEST_BYTES};
-use crate::domain::{Change, EventType, Failure, FailureCode, Fence, ForkPolicy, InvalidJson, JsonText, NewBranch};
-use crate::domain::{NewEvent, NewWait};
+use crate::domain::{Change, EventType, Failure, FailureCode, Fence, ForkPolicy, InvalidJson, JoinRule, JsonText};
+use crate::domain::{NewBranch, NewEvent, NewWait};
 use crate::domain::{Ordinal, Position, RunKey, Transition, WaitKind};
 use futures::future::BoxFuture;
 use serde::Deserialize;
@@ -62,6 +63,9 @@ pub struct Rehearsal<W: Workflow> {
     tools: Toolbox,
     run_id: String,
 }
+
+/// The output of a run, and its state.
+type Ended = (JsonText, Option<JsonText>);
 
 /// What a run waits for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -158,8 +162,9 @@ impl<W: Workflow> Rehearsal<W> {
         let refused = |code: FailureCode, why: String| Failure::new(code, entry, why);
         let input = JsonText::of(&input, "the input of a run", INPUT_BYTES)
             .map_err(|why| refused(FailureCode::LimitExceeded, why.to_string()))?;
-        let image = Image { run: RunKey(1), run_id: id.into(), input, state: None };
-        let output = self.play(image, Position { step: entry.to_owned(), arg: None, stack: Vec::new() }, None).await?;
+        let image = Image { run: RunKey(1), run_id: id.into(), input, state: None, unsaved: false };
+        let entry_position = Position { step: entry.to_owned(), arg: None, stack: Vec::new() };
+        let (output, _) = self.play(image, entry_position, None).await?;
         output.read().map_err(|why| refused(FailureCode::Undecodable, format!("the output cannot be read back: {why}")))
     }
 
@@ -178,13 +183,13 @@ impl<W: Workflow> Rehearsal<W> {
         &self.requests
     }
 
-    /// One run, from a position to its end; its branches one after the other.
+    /// One run, from a position to its end: its output and its state. Its branches run one after the other.
     fn play(
         &mut self,
         image: Image,
         position: Position,
         parent: Option<RunKey>,
-    ) -> BoxFuture<'_, Result<JsonText, Failure>> {
+    ) -> BoxFuture<'_, Result<Ended, Failure>> {
         Box::pin(self.played(image, position, parent))
     }
 
@@ -193,7 +198,7 @@ impl<W: Workflow> Rehearsal<W> {
         mut image: Image,
         position: Position,
         parent: Option<RunKey>,
-    ) -> Result<JsonText, Failure> {
+    ) -> Result<Ended, Failure> {
         let mut held = Held { run: image.run, parent, fence: Fence(1), cursor: 0, position, errors: 0, starts: 1 };
         self.happens(&mut held, &[EventType::RunEnqueued, EventType::StepStarted]);
         let mut live = match self.flow.load(image.clone()) {
@@ -210,15 +215,17 @@ impl<W: Workflow> Rehearsal<W> {
             if let Some(state) = &transition.state {
                 image.state = Some(state.clone());
             }
-            if let Change::Fork { position, branches, policy } = &transition.change {
+            if let Change::Fork { position, branches, rule } = &transition.change {
                 let (cursor, position) = (transition.next_cursor(), position.clone());
                 held = Held { cursor, position, errors: 0, starts: 1, ..held };
-                held = self.joined(&image, held, branches, *policy).await?;
+                held = self.joined(&mut image, held, branches, *rule).await?;
+                live = self.flow.load(image.clone())?;
+                image.unsaved = false;
                 continue;
             }
             held = match self.outside(held, transition) {
                 ControlFlow::Continue(held) => held,
-                ControlFlow::Break(end) => return end,
+                ControlFlow::Break(end) => return end.map(|output| (output, image.state)),
             };
         }
     }
@@ -270,29 +277,49 @@ impl<W: Workflow> Rehearsal<W> {
     /// Runs the branches one after the other, and hands on their results.
     async fn joined(
         &mut self,
-        image: &Image,
+        image: &mut Image,
         mut held: Held,
         branches: &[NewBranch],
-        policy: ForkPolicy,
+        rule: JoinRule,
     ) -> Result<Held, Failure> {
         let mut results = Vec::with_capacity(branches.len());
+        let mut merge = rule.merge.then(|| Merge::new(image.state.clone().unwrap_or_else(JsonText::null)));
+        let (mut guilty, mut conflict) = (None, None);
         for branch in branches {
             let position = Position { step: branch.step.clone(), arg: branch.arg.clone(), stack: Vec::new() };
-            let result = self.play(image.clone(), position, Some(image.run)).await;
-            results.push(match (policy, result) {
-                (ForkPolicy::WaitAll, Ok(result)) => result.as_str().to_owned(),
-                (ForkPolicy::WaitAll, Err(why)) => {
-                    self.happens(&mut held, &[EventType::ForkFailed, EventType::RunFailed]);
-                    let text = format!("branch `{}`: {}", branch.name, why.message);
-                    return Err(Failure::new(FailureCode::BranchFailed, &held.position.step, text));
+            match self.play(image.clone(), position, Some(image.run)).await {
+                Ok((result, state)) => {
+                    if let (Some(merge), Some(state)) = (&mut merge, state) {
+                        conflict = conflict.or(merge.add(&branch.name, &state).err());
+                    }
+                    results.push(match rule.policy {
+                        ForkPolicy::Collect => format!(r#"{{"ok":{}}}"#, result.as_str()),
+                        ForkPolicy::WaitAll | ForkPolicy::FailFast => result.as_str().to_owned(),
+                    });
                 }
-                (ForkPolicy::Collect, Ok(result)) => format!(r#"{{"ok":{}}}"#, result.as_str()),
-                (ForkPolicy::Collect, Err(why)) => {
-                    format!(r#"{{"failed":{}}}"#, serde_json::to_string(&why).unwrap_or_default())
+                Err(why) if rule.policy == ForkPolicy::Collect => {
+                    results.push(format!(r#"{{"failed":{}}}"#, serde_json::to_string(&why).unwrap_or_default()));
                 }
-            });
+                Err(why) => {
+                    guilty = guilty.or(Some(format!("branch `{}`: {}", branch.name, why.message)));
+                    if rule.policy == ForkPolicy::FailFast {
+                        break;
+                    }
+                }
+            }
+        }
+        if let Some(why) = guilty {
+            self.happens(&mut held, &[EventType::ForkFailed, EventType::RunFailed]);
+            return Err(Failure::new(FailureCode::BranchFailed, &held.position.step, why));
         }
         self.happens(&mut held, &[EventType::ForkJoined, EventType::StepStarted]);
+        if let Some(why) = conflict {
+            self.happens(&mut held, &[EventType::StepFailed, EventType::RunFailed]);
+            return Err(Failure::new(FailureCode::ForkConflict, &held.position.step, why.to_string()));
+        }
+        if let Some(state) = merge.and_then(Merge::finish) {
+            (image.state, image.unsaved) = (Some(state), true);
+        }
         let results = JsonText::stored(format!("[{}]", results.join(",")));
         held.position = trampoline::resume(held.position, &results, None);
         Ok(held)
