@@ -99,7 +99,6 @@ impl<W: Workflow, Outs: Data> Fork<W, Outs> {
     pub fn fail_fast(self) -> Joining<W, Outs> {
         self.joining(ForkPolicy::FailFast)
     }
-
 }
 
 impl<W: Workflow, Outs: Collect> Fork<W, Outs> {

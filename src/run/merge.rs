@@ -4,8 +4,8 @@
 //! that is absent is a value like any other, so removing it is a change. Two different changes of one key are a [`Conflict`], and so
 //! are different changes of a state that is no object. The result does not depend on the order in which branches are added.
 
-use crate::domain::canonical::canonical;
 use crate::domain::JsonText;
+use crate::domain::canonical::canonical;
 use serde_json::value::RawValue;
 use std::collections::BTreeMap;
 

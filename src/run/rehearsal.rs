@@ -193,12 +193,7 @@ impl<W: Workflow> Rehearsal<W> {
         Box::pin(self.played(image, position, parent))
     }
 
-    async fn played(
-        &mut self,
-        mut image: Image,
-        position: Position,
-        parent: Option<RunKey>,
-    ) -> Result<Ended, Failure> {
+    async fn played(&mut self, mut image: Image, position: Position, parent: Option<RunKey>) -> Result<Ended, Failure> {
         let mut held = Held { run: image.run, parent, fence: Fence(1), cursor: 0, position, errors: 0, starts: 1 };
         self.happens(&mut held, &[EventType::RunEnqueued, EventType::StepStarted]);
         let mut live = match self.flow.load(image.clone()) {

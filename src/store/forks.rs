@@ -133,7 +133,8 @@ order by f.branch limit $4
     )
     .fetch_all(pool)
     .await?;
-    let states = rows.into_iter().map(|r| BranchState { branch: r.branch, name: r.name, state: r.state.map(JsonText::stored) });
+    let states =
+        rows.into_iter().map(|r| BranchState { branch: r.branch, name: r.name, state: r.state.map(JsonText::stored) });
     Ok(states.collect())
 }
 

@@ -138,7 +138,7 @@ async fn branches_share_the_input_and_start_from_a_copy_of_the_state() {
 
 /// `LONGHAUL_STORM_ROUNDS=100` for the long version.
 fn storm_rounds() -> i64 {
-    std::env::var("LONGHAUL_STORM_ROUNDS").map_or(3, |rounds| rounds.parse().unwrap())
+    std::env::var("LONGHAUL_STORM_ROUNDS").map_or(10, |rounds| rounds.parse().unwrap())
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,7 +1,9 @@
 //! Forks that do not wait when a branch fails, and forks whose branches' states are merged.
 
 use crate::models::{Models, asking, check_paid, until_batch};
-use crate::support::{check, config, connect, database, eventually, execute, failure, number, until_over, until_status};
+use crate::support::{
+    check, config, connect, database, eventually, execute, failure, number, until_over, until_status,
+};
 use longhaul::{BatchStatus, Branch, Client, FailureCode, Next, Node, Rehearsal, Reply, Result, Run, RunStatus};
 use longhaul::{StepError, Workflow, workflow};
 use longhaul_sandbox::postgres::testing::TestDatabase;
@@ -101,7 +103,8 @@ mod crew {
     }
     #[step]
     async fn ask(run: &mut Run<Crew>, k: i64) -> Result<Next<Crew, String>> {
-        let request = json!({"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": format!("say {k}")}]});
+        let request =
+            json!({"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": format!("say {k}")}]});
         Ok(run.model("claude", request).carry(k).then(step::heard))
     }
     #[step]
