@@ -30,6 +30,9 @@ pub enum Error {
     /// No run has that id.
     #[error("there is no run `{0}`")]
     UnknownRun(String),
+    /// It ended long ago, and its records were removed.
+    #[error("the records of run `{0}`, which is over, were kept long enough and are gone")]
+    Removed(String),
     /// The run ended with an error.
     #[error("run `{run}` failed: {failure}")]
     RunFailed {
@@ -114,6 +117,7 @@ impl Error {
             Self::Canonical(_) => "not-canonical",
             Self::DuplicateRun(_) => "duplicate-run",
             Self::UnknownRun(_) => "unknown-run",
+            Self::Removed(_) => "removed",
             Self::RunFailed { .. } => "run-failed",
             Self::NoOutput { .. } => "no-output",
             Self::NotWaiting(_) => "not-waiting",

@@ -85,7 +85,7 @@ pub mod store;
 pub mod testing;
 
 pub use client::{Canceled, Client, Enqueued, Explanation, RunHandle};
-pub use config::{Config, InvalidConfig};
+pub use config::{Config, InvalidConfig, Retention};
 pub use error::Error;
 pub use observe::Progress;
 pub use store::migrate;

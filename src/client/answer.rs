@@ -87,11 +87,15 @@ impl Client {
     /// interrupted finishes it.
     ///
     /// # Errors
-    /// [`Error::UnknownRun`]; [`Error::NotRetryable`] when it is neither failed nor parked.
+    /// [`Error::UnknownRun`]; [`Error::NotRetryable`] when it is neither failed nor parked; [`Error::Removed`] when there is nothing
+    /// to go on from any more.
     pub async fn retry(&self, run_id: &str) -> Result<RunStatus, Error> {
         let run = self.run(run_id).await?;
         let refused = |status| Error::NotRetryable { run: run_id.to_owned(), status };
         let standing = self.store().standing(run.key).await?.ok_or_else(|| Error::UnknownRun(run_id.to_owned()))?;
+        if standing.removed {
+            return Err(Error::Removed(run_id.to_owned()));
+        }
         if !(matches!(standing.status, RunStatus::Failed | RunStatus::Parked) || standing.stopped) {
             return Err(refused(standing.status));
         }

@@ -6,6 +6,7 @@ mod answer;
 mod enqueue;
 mod explain;
 mod handle;
+mod keep;
 
 pub use answer::Canceled;
 pub use enqueue::Enqueued;
@@ -81,9 +82,13 @@ impl Client {
     /// The whole ledger of a run.
     ///
     /// # Errors
-    /// [`Error::UnknownRun`] when there is no such run.
+    /// [`Error::UnknownRun`] when there is no such run; [`Error::Removed`] when its ledger is gone.
     pub async fn events(&self, run_id: &str) -> Result<Vec<EventView>, Error> {
-        let run = self.run(run_id).await?.key;
+        let view = self.run(run_id).await?;
+        if view.removed_at.is_some() {
+            return Err(Error::Removed(run_id.to_owned()));
+        }
+        let run = view.key;
         let mut events: Vec<EventView> = Vec::new();
         loop {
             let from = events.last().map_or(0, |e| e.id.ordinal + 1);

@@ -16,6 +16,7 @@ use super::nodes::{self, Peer};
 use super::pulse::Hint;
 use super::read::{self, BatchTotals, BatchView, Counts, EventView, Outcome, RunView};
 use super::reserve::{self, Filled, Queue, Watermark};
+use super::retention::{self, Removed};
 use super::revive::{self, Standing};
 use super::submit::{self, Intent};
 use super::{migrate, timers, workflows};
@@ -128,6 +129,10 @@ statements! {
     cancel::ordered_below(runs: &[RunKey]) -> Vec<RunKey>;
     cancel::stop_others(runs: &[RunKey]) -> Vec<RunKey>;
     cancel::rash(limit: i64) -> Vec<RunKey>;
+    retention::remove(after: (i64, i64), done_ms: Option<i64>, failed_ms: Option<i64>, limit: i64) -> Removed;
+    retention::forget(term_ms: i64, limit: i64) -> i64;
+    retention::hold(run_id: &str, by: &str, why: &str) -> bool;
+    retention::release_hold(run_id: &str) -> bool;
     revive::standing(run: RunKey) -> Option<Standing>;
     revive::fallen_branches(run: RunKey) -> Vec<RunKey>;
     revive::fallen_parent(run: RunKey) -> Option<RunKey>;

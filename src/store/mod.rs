@@ -28,6 +28,7 @@ mod nodes;
 mod pulse;
 mod read;
 mod reserve;
+mod retention;
 mod revive;
 mod submit;
 mod timers;

@@ -20,6 +20,7 @@ mod policies;
 mod proxy;
 mod rehearsal;
 mod results;
+mod retention;
 mod send;
 mod send_again;
 mod steps;
