@@ -26,6 +26,10 @@ pub struct Config {
     /// How long an ambiguous send is looked for before its requests go out again (15 min), counted from when sending must
     /// have been over.
     pub quarantine: Duration,
+    /// How long results are read again for requests that they lack, before those are given up as missing (1 h).
+    pub missing_after: Duration,
+    /// How often a provider's listing is looked through for batches that were given up on and show up late (10 min), for two days.
+    pub late_sweep: Duration,
     /// Runs that one node holds at most (512).
     pub runs_in_flight: usize,
     /// Bytes of inputs and states that one claim loads at most (64 MB).
@@ -88,6 +92,8 @@ impl Default for Config {
             max_batch_bytes: 32 << 20,
             send_limit: Duration::from_secs(600),
             quarantine: Duration::from_secs(900),
+            missing_after: Duration::from_secs(3600),
+            late_sweep: Duration::from_secs(600),
             runs_in_flight: 512,
             claim_bytes: 64 << 20,
             heartbeat: Duration::from_secs(2),
@@ -121,6 +127,8 @@ impl Config {
             max_batch_age: Duration::from_secs(1),
             send_limit: Duration::from_secs(10),
             quarantine: Duration::from_secs(2),
+            missing_after: Duration::from_secs(1),
+            late_sweep: Duration::from_millis(500),
             heartbeat: Duration::from_millis(200),
             lease: Duration::from_secs(2),
             grace: Duration::from_secs(5),
@@ -139,6 +147,7 @@ impl Config {
             ("batch_poll_interval", self.batch_poll_interval),
             ("max_batch_age", self.max_batch_age),
             ("send_limit", self.send_limit),
+            ("late_sweep", self.late_sweep),
             ("heartbeat", self.heartbeat),
             ("lease", self.lease),
             ("retention.interval", self.retention.interval),

@@ -196,7 +196,7 @@ impl Making {
     async fn fill(&mut self, lease: Lease, items: i32) -> i64 {
         let batch = self.store.open(lease, IntentId::new()).await.unwrap().unwrap();
         let most = Filled { items, bytes: 1 << 20, more: false };
-        let filled = self.store.fill("p", batch, lease, Filled::default(), 100, most).await.unwrap();
+        let filled = self.store.fill("p", batch, lease, None, Filled::default(), 100, most).await.unwrap();
         assert_eq!(filled.items, items);
         batch
     }
@@ -261,7 +261,7 @@ fn lines(items: &[i32], outcome: ItemStatus) -> Lines {
     Lines {
         item: items.to_vec(),
         outcome: vec![outcome.code(); n],
-        line: vec![b"{}".to_vec(); n],
+        line: vec![Some(b"{}".to_vec()); n],
         input_tokens: vec![Some(11); n],
         output_tokens: vec![Some(7); n],
         cache_write_tokens: vec![None; n],

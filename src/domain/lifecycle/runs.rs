@@ -81,6 +81,12 @@ moves! {
         /// Its request goes out again.
         Requeued = "requeued", "ingest::retry", Keeper, [Waiting -> Waiting], stays, [ModelRetried],
             "nobody owns it";
+        /// Its request was refused when it was sent alone.
+        Convicted = "refused by provider", "refuse::convict", LeaseHolder, [Waiting -> Failed], stays, [ModelFailed, RunFailed],
+            "nobody owns it; stores the error";
+        /// Its request was paid for and has no result.
+        MissingPaid = "missing", "holes::park_missing", Keeper, [Waiting -> Parked], stays, [ModelFailed, RunParked],
+            "nobody owns it; the reason is stored";
         /// No answer will come.
         ModelFailed = "failed by provider", "ingest::fail", Keeper, [Waiting -> Failed], stays, [ModelFailed, RunFailed],
             "nobody owns it; stores the error";
