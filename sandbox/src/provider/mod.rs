@@ -29,39 +29,52 @@
 //! # }
 //! ```
 
+mod accept;
 mod answer;
 mod app;
 mod auth;
 mod batch;
 mod batches;
 mod canonical;
+mod catalogue;
 mod config;
 mod control;
 mod create;
 mod default_answers;
+mod download;
 mod error;
 mod faults;
 mod injector;
+mod layer;
 mod ledger;
 mod live;
+mod message;
+mod openai;
 mod params;
 mod prices;
 mod processor;
+mod remote;
 mod results;
 mod routes;
 mod sandbox;
 mod serve;
 mod shelf;
+mod spoil_line;
+mod spoil_object;
 mod text;
 mod tools;
 mod wire;
 
 pub use answer::{Answer, RequestView, Responder};
 pub use canonical::canonical_json;
-pub use config::{ApiKey, Config};
-pub use control::{Control, Held};
+pub use catalogue::Named;
+pub use config::{ApiKey, Config, Dialect};
+pub use control::{Control, Held, Injected};
 pub use error::Error;
 pub use faults::{Fault, Operation, Script, When};
+pub use injector::Rule;
 pub use ledger::{Paid, PaidLedger, Summary};
 pub use prices::{PRICES_AS_OF, Price, price_of};
 pub use sandbox::Sandbox;
+pub use spoil_line::SpoiltLine;
+pub use spoil_object::SpoiltObject;
