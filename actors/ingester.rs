@@ -206,8 +206,12 @@ async fn cancel_unwanted(
         return Ok(());
     }
     match provider.cancel(&batch.provider_batch_id).await {
-        Ok(()) => tracing::info!(provider = name, batch = %batch.provider_batch_id, "a batch that nobody waits for is canceled"),
-        Err(error) => tracing::warn!(provider = name, batch = %batch.provider_batch_id, %error, "a batch was not canceled"),
+        Ok(()) => {
+            tracing::info!(provider = name, batch = %batch.provider_batch_id, "a batch that nobody waits for is canceled")
+        }
+        Err(error) => {
+            tracing::warn!(provider = name, batch = %batch.provider_batch_id, %error, "a batch was not canceled")
+        }
     }
     Ok(())
 }

@@ -135,10 +135,7 @@ async fn finish(
         return Ok(Look::Done);
     }
     let open = ctx.store().open_items(batch.batch).await?;
-    if cut.is_none()
-        && give_up_holes(ctx, name, batch, &open, succeeded).await?
-        && settled(ctx, name, batch).await?
-    {
+    if cut.is_none() && give_up_holes(ctx, name, batch, &open, succeeded).await? && settled(ctx, name, batch).await? {
         return Ok(Look::Done);
     }
     let open = open.len();

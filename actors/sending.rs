@@ -190,7 +190,8 @@ impl Sending<'_> {
                 Ok(Attempt::Split)
             }
             Some(Convicted { failed: false, .. }) => {
-                let reason = format!("{REFUSED_IN_ROW} requests in a row were refused one by one, and none was accepted: {why}");
+                let reason =
+                    format!("{REFUSED_IN_ROW} requests in a row were refused one by one, and none was accepted: {why}");
                 self.leave_alone(batch, None, Some(reason.clone()), &reason).await
             }
         }

@@ -27,4 +27,5 @@ mod steps;
 mod steps_ledger;
 mod support;
 mod tidy;
+mod unlucky;
 mod values;

@@ -205,7 +205,8 @@ fn because(status: u16, text: &str) -> Refusal {
         429 => Refusal::Moment,
         400 | 422 => {
             let words = ["spend", "billing", "credit balance", "on hold", "disabled", "organization", "workspace"];
-            let account = !code.is_empty() || kind == "billing_error" || words.iter().any(|word| message.contains(word));
+            let account =
+                !code.is_empty() || kind == "billing_error" || words.iter().any(|word| message.contains(word));
             match index(message) {
                 Some(index) => Refusal::Request(Some(index)),
                 None if account => Refusal::Account,
