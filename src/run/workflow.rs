@@ -104,7 +104,7 @@ pub type StepFuture<'a, W, O> = BoxFuture<'a, Result<Next<W, O>>>;
 /// [`#[workflow]`](macro@crate::workflow), in the module `step`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a step of `{W}`",
-    label = "expected `step::name` of a function under `#[step]` in the module of `{W}`"
+    label = "expected `step::name`, the handle of a function under `#[step]` in the module of `{W}`"
 )]
 pub trait Step<W: Workflow>: Copy + Send + Sync + 'static {
     /// What it takes beside the run.

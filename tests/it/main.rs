@@ -26,3 +26,4 @@ mod steps_ledger;
 mod support;
 mod tidy;
 mod values;
+mod wrong;
