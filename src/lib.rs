@@ -65,6 +65,7 @@ pub mod run;
 pub use run::private as __private;
 pub use run::{Answer, Ask, Carrying, Data, ModelRequest, Next, RecordError, Rehearsal, Reply, Result, Run, StepError};
 pub use run::{Asking, Branch, Fork, ForkEach, Push, Tool, ToolCall, ToolResult, ToolResultBlock};
+pub use run::{Action, LedgerEvent, Snapshot, Stepper, StepperError};
 pub use run::{Step, StepEntry, StepFuture, StepReturn, Steps, Suspend, ToolUse, TypedFlow, Usage, Workflow};
 
 pub use longhaul_macros::{step, workflow};

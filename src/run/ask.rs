@@ -88,3 +88,18 @@ impl<W: Workflow, T: Data> Asking<W, T> {
         self.suspend().then(step)
     }
 }
+
+/// What of an answer does not fit the schema that is stored with the question.
+pub(crate) fn misfit(asked: &str, answer: &JsonText) -> Option<String> {
+    let asked: Value = serde_json::from_str(asked).ok()?;
+    let schema = asked.get("schema")?;
+    let answer: Value = match answer.read() {
+        Ok(answer) => answer,
+        Err(why) => return Some(why.to_string()),
+    };
+    let validator = match jsonschema::validator_for(schema) {
+        Ok(validator) => validator,
+        Err(why) => return Some(format!("the schema of the question cannot be used: {why}")),
+    };
+    validator.iter_errors(&answer).next().map(|error| format!("{error} (at `{}`)", error.instance_path()))
+}

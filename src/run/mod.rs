@@ -4,7 +4,7 @@
 //!   returns; [`ModelRequest`] and [`Reply`] are what a model is asked and answers.
 //! - [`flow`] is the boundary below which there are no types; [`TypedFlow`] is how a typed workflow gets there.
 //! - `trampoline` leads from what a step asked for to the transition that is committed; it is pure.
-//! - [`Rehearsal`] runs a whole workflow in memory, with scripted answers.
+//! - [`Stepper`] is a run in memory, step by step; [`Rehearsal`] plays one to its end, with scripted answers.
 //!
 //! Deliberately absent: tokio, sqlx and ractor. Whatever runs user code or waits lives elsewhere.
 
@@ -20,20 +20,23 @@ mod rehearsal;
 mod reply;
 #[allow(clippy::module_inception)] // the word for it
 mod run;
+mod stepper;
 pub(crate) mod tool;
 pub(crate) mod trampoline;
 mod typed;
 mod workflow;
 
 pub use ask::Asking;
+pub(crate) use ask::misfit;
 pub use error::{Result, StepError};
 pub use fork::{Branch, Fork, ForkEach, Push};
 pub use model::ModelRequest;
 pub use next::{Carrying, Next, Suspend};
 pub use record::RecordError;
-pub use rehearsal::{Answer, Ask, Rehearsal};
+pub use rehearsal::Rehearsal;
 pub use reply::{Reply, ToolUse, Usage};
 pub use run::Run;
+pub use stepper::{Action, Answer, Ask, LedgerEvent, Snapshot, Stepper, StepperError};
 pub use tool::{Tool, ToolCall, ToolResult, ToolResultBlock};
 pub use typed::TypedFlow;
 pub use workflow::{Data, Step, StepEntry, StepFuture, StepReturn, Steps, Workflow};

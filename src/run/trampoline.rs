@@ -16,7 +16,8 @@ use super::builtin;
 use super::flow::{Act, Executed, Manifest, Outcome, StepInfo};
 use crate::domain::{Change, EventType, Failure, FailureCode, Fence, Frame, JsonText, NewEvent, Ordinal};
 use crate::domain::{Position, RunKey, Transition, WaitKind};
-use payload::{Asked, Completed, Ended, Failed, Halted, Mark, Opened, Parked, Started, event};
+use payload::{Asked, Completed, Failed, Halted, Mark, Opened, Parked};
+pub(super) use payload::{Ended, Started, event};
 use std::time::Duration;
 
 /// What the holder of a run knows of it.
