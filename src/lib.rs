@@ -65,6 +65,8 @@ pub mod run;
 pub use run::private as __private;
 pub use run::{Answer, Ask, Carrying, Data, ModelRequest, Next, RecordError, Rehearsal, Reply, Result, Run, StepError};
 pub use run::{Asking, Branch, Fork, ForkEach, Push, Tool, ToolCall, ToolResult, ToolResultBlock};
+pub use run::{Dynamic, DynamicAsking, DynamicBuilder, DynamicCarrying, DynamicFork, DynamicNext, DynamicRun};
+pub use run::{DynamicSuspend, DynamicWorkflow, InvalidWorkflow, StepOptions};
 pub use run::{Action, LedgerEvent, Snapshot, Stepper, StepperError};
 pub use run::{Step, StepEntry, StepFuture, StepReturn, Steps, Suspend, ToolUse, TypedFlow, Usage, Workflow};
 

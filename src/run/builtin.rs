@@ -8,6 +8,7 @@ use crate::domain::limits::{REPLY_BYTES, REQUEST_BYTES, TOOLS_PER_TURN, TURNS};
 use crate::domain::{EventType, Frame, JsonText, NewEvent, NewWait, StepPolicy};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -20,7 +21,7 @@ static INFOS: [StepInfo; 2] = [info(HEARD, "(reply, conversation)"), info(TOOLS,
 
 const fn info(name: &'static str, input: &'static str) -> StepInfo {
     let policy = StepPolicy { attempts: 3, timeout: Some(Duration::from_secs(600)), ..StepPolicy::DEFAULT };
-    StepInfo { name, input, policy, blocking: false }
+    StepInfo { name: Cow::Borrowed(name), input: Cow::Borrowed(input), policy, blocking: false }
 }
 
 /// The step of that name, if it is one of the engine's own.

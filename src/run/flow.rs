@@ -9,15 +9,16 @@ use crate::domain::{
     Failure, ForkPolicy, Frame, InvalidJson, JsonText, NewBranch, NewEvent, NewWait, Ordinal, RunKey, StepPolicy,
 };
 use futures::future::BoxFuture;
+use std::borrow::Cow;
 use std::sync::Arc;
 
 /// What is known of a step without running it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StepInfo {
     /// Its name: what the database knows it by.
-    pub name: &'static str,
+    pub name: Cow<'static, str>,
     /// The Rust type of its input.
-    pub input: &'static str,
+    pub input: Cow<'static, str>,
     /// Attempts, backoff, timeout, crash limit.
     pub policy: StepPolicy,
     /// Whether it blocks its thread, so that it belongs on the blocking pool.
@@ -28,11 +29,11 @@ pub struct StepInfo {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Manifest {
     /// Its name.
-    pub workflow: &'static str,
+    pub workflow: Cow<'static, str>,
     /// Its version.
     pub version: u32,
     /// The step that a new run begins with.
-    pub entry: &'static str,
+    pub entry: Cow<'static, str>,
     /// Its steps, sorted by name.
     pub steps: Vec<StepInfo>,
 }
@@ -40,7 +41,7 @@ pub struct Manifest {
 impl Manifest {
     /// The step of that name.
     pub fn step(&self, name: &str) -> Option<&StepInfo> {
-        let place = self.steps.binary_search_by(|info| info.name.cmp(name)).ok()?;
+        let place = self.steps.binary_search_by(|info| (*info.name).cmp(name)).ok()?;
         self.steps.get(place)
     }
 }
@@ -140,14 +141,14 @@ pub enum Act {
     /// Go on with another step.
     Goto {
         /// Which.
-        step: &'static str,
+        step: Cow<'static, str>,
         /// Its input.
         arg: Option<JsonText>,
     },
     /// Run another step, and whatever it leads to, and continue with the result.
     Call {
         /// Which.
-        step: &'static str,
+        step: Cow<'static, str>,
         /// Its input.
         arg: Option<JsonText>,
         /// Who takes the result.

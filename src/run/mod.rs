@@ -2,6 +2,7 @@
 //!
 //! - [`Workflow`] is a workflow, its types and its [`Step`]s; [`Run`] is the run as a step sees it; [`Next`] is what a step
 //!   returns; [`ModelRequest`] and [`Reply`] are what a model is asked and answers.
+//! - [`DynamicWorkflow`] is a workflow whose steps are registered by name, with JSON for all values.
 //! - [`flow`] is the boundary below which there are no types; [`TypedFlow`] is how a typed workflow gets there.
 //! - `trampoline` leads from what a step asked for to the transition that is committed; it is pure.
 //! - [`Stepper`] is a run in memory, step by step; [`Rehearsal`] plays one to its end, with scripted answers.
@@ -10,6 +11,7 @@
 
 mod ask;
 pub(crate) mod builtin;
+mod dynamic;
 mod error;
 pub mod flow;
 mod fork;
@@ -24,10 +26,12 @@ mod stepper;
 pub(crate) mod tool;
 pub(crate) mod trampoline;
 mod typed;
+mod want;
 mod workflow;
 
 pub use ask::Asking;
-pub(crate) use ask::misfit;
+pub use dynamic::{Dynamic, DynamicAsking, DynamicBuilder, DynamicCarrying, DynamicFork, DynamicNext, DynamicRun};
+pub use dynamic::{DynamicSuspend, DynamicWorkflow, InvalidWorkflow, StepOptions};
 pub use error::{Result, StepError};
 pub use fork::{Branch, Fork, ForkEach, Push};
 pub use model::ModelRequest;
@@ -39,6 +43,7 @@ pub use run::Run;
 pub use stepper::{Action, Answer, Ask, LedgerEvent, Snapshot, Stepper, StepperError};
 pub use tool::{Tool, ToolCall, ToolResult, ToolResultBlock};
 pub use typed::TypedFlow;
+pub(crate) use want::misfit;
 pub use workflow::{Data, Step, StepEntry, StepFuture, StepReturn, Steps, Workflow};
 
 /// What the code written by `#[workflow]` names, and nobody else.

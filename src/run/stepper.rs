@@ -10,12 +10,12 @@ mod joins;
 mod members;
 mod snapshot;
 
-use super::ask::misfit;
 use super::builtin;
 use super::flow::{Executed, Flow, Image, Live, Outcome, StepInfo};
 use super::reply::Reply;
 use super::tool::{Tool, Toolbox};
 use super::trampoline::{self, Held};
+use super::want::misfit;
 use crate::domain::limits::{INPUT_BYTES, REQUEST_BYTES};
 use crate::domain::status::word;
 use crate::domain::{Cause, Due, EventId, EventType, Failure, InvalidJson, InvalidRunId, JsonText, NewWait, RunId};
@@ -30,18 +30,19 @@ use std::time::Duration;
 /// A run in memory, over any [`Flow`], typed or dynamic. It needs no runtime: any executor will do.
 ///
 /// ```
-/// use longhaul::{Action, DynamicRun, DynamicWorkflow, Reply, Stepper};
-/// use serde_json::{Value, json};
+/// use longhaul::{Action, DynamicWorkflow, Reply, Stepper};
+/// use serde_json::json;
 /// use std::sync::Arc;
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let flow = DynamicWorkflow::builder("titles", 1)
-///     .step("ask", async |run: &mut DynamicRun, _: Value| {
-///         Ok(run.model("claude", json!({"messages": [{"role": "user", "content": run.input()}]})).then("answered"))
+///     .step("ask", |run, _| {
+///         Box::pin(async move {
+///             let request = json!({"messages": [{"role": "user", "content": run.input()}]});
+///             Ok(run.model("claude", request).then("answered"))
+///         })
 ///     })
-///     .step("answered", async |run: &mut DynamicRun, reply: Value| {
-///         Ok(run.finish(reply["content"][0]["text"].clone()))
-///     })
+///     .step("answered", |run, reply| Box::pin(async move { Ok(run.finish(Reply::from(reply).text())) }))
 ///     .build()?;
 /// let flow = Arc::new(flow);
 /// let mut stepper = Stepper::begin(flow.clone(), "1790", &json!("Fellow-Citizens .."))?;

@@ -9,6 +9,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use serde::de::DeserializeOwned;
 use std::any::Any;
+use std::borrow::Cow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -22,10 +23,19 @@ pub struct TypedFlow<W: Workflow> {
 impl<W: Workflow> TypedFlow<W> {
     /// The flow of a workflow; `app` is what its steps find in `run.app`.
     pub fn new(app: W) -> Self {
-        let mut table = W::table();
-        table.sort_by_key(|entry| entry.info.name);
+        Self::of(app, W::NAME.into(), W::VERSION, W::Entry::NAME.into(), W::table())
+    }
+
+    pub(super) fn of(
+        app: W,
+        workflow: Cow<'static, str>,
+        version: u32,
+        entry: Cow<'static, str>,
+        mut table: Vec<StepEntry<W>>,
+    ) -> Self {
+        table.sort_by(|a, b| a.info.name.cmp(&b.info.name));
         let steps = table.iter().map(|entry| entry.info.clone()).collect();
-        let manifest = Manifest { workflow: W::NAME, version: W::VERSION, entry: W::Entry::NAME, steps };
+        let manifest = Manifest { workflow, version, entry, steps };
         Self { app: Arc::new(app), manifest, table: table.into() }
     }
 
@@ -94,10 +104,10 @@ impl<W: Workflow> Loaded<W> {
         cursor: Ordinal,
     ) -> Result<(Act, Option<JsonText>), Outcome> {
         self.run.record_from(cursor);
-        let Ok(place) = self.table.binary_search_by(|entry| entry.info.name.cmp(step)) else {
-            return Err(Outcome::Undecodable(format!("workflow `{}` has no step `{step}`", W::NAME)));
+        let Ok(place) = self.table.binary_search_by(|entry| (*entry.info.name).cmp(step)) else {
+            return Err(Outcome::Undecodable(format!("the workflow has no step `{step}`")));
         };
-        let call = self.table[place].call;
+        let call = self.table[place].call.clone();
         self.begin()?;
         let act = call(&mut self.run, arg).await?;
         let state = self.changed()?;

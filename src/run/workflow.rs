@@ -9,6 +9,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use std::sync::Arc;
 
 /// What is kept of a run: anything that serde can write as JSON and read back.
 pub trait Data: Serialize + DeserializeOwned + Send + 'static {}
@@ -136,7 +137,10 @@ impl<W: Workflow, O> StepReturn for std::result::Result<Next<W, O>, StepError> {
     type Output = O;
 }
 
-type Call<W> = for<'a> fn(&'a mut Run<W>, Option<JsonText>) -> BoxFuture<'a, std::result::Result<Act, Outcome>>;
+/// What a step asks for, or how it failed.
+pub(super) type Called = std::result::Result<Act, Outcome>;
+/// The function of a step, without its types.
+pub(super) type Call<W> = Arc<dyn for<'a> Fn(&'a mut Run<W>, Option<JsonText>) -> BoxFuture<'a, Called> + Send + Sync>;
 
 /// A row of a workflow's table of steps.
 pub struct StepEntry<W: Workflow> {
@@ -146,8 +150,8 @@ pub struct StepEntry<W: Workflow> {
 
 impl<W: Workflow> StepEntry<W> {
     /// The step's name.
-    pub fn name(&self) -> &'static str {
-        self.info.name
+    pub fn name(&self) -> &str {
+        &self.info.name
     }
 
     /// The row of a step.
@@ -155,8 +159,8 @@ impl<W: Workflow> StepEntry<W> {
         let _ = step;
         let input = std::any::type_name::<S::Input>();
         Self {
-            info: StepInfo { name: S::NAME, input, policy: S::POLICY, blocking: S::BLOCKING },
-            call: call_untyped::<W, S>,
+            info: StepInfo { name: S::NAME.into(), input: input.into(), policy: S::POLICY, blocking: S::BLOCKING },
+            call: Arc::new(call_untyped::<W, S>),
         }
     }
 }
@@ -165,7 +169,7 @@ impl<W: Workflow> StepEntry<W> {
 fn call_untyped<W: Workflow, S: Step<W>>(
     run: &mut Run<W>,
     arg: Option<JsonText>,
-) -> BoxFuture<'_, std::result::Result<Act, Outcome>> {
+) -> BoxFuture<'_, Called> {
     async move {
         let input = arg.unwrap_or_else(JsonText::null).read::<S::Input>().map_err(|why| {
             let wanted = std::any::type_name::<S::Input>();

@@ -50,8 +50,8 @@ struct Trace {
 
 fn manifest() -> Manifest {
     let policy = StepPolicy { attempts: 2, ..StepPolicy::DEFAULT };
-    let step = |name| StepInfo { name, input: "i64", policy, blocking: false };
-    Manifest { workflow: "program", version: 1, entry: "a", steps: NAMES.map(step).to_vec() }
+    let step = |name: &'static str| StepInfo { name: name.into(), input: "i64".into(), policy, blocking: false };
+    Manifest { workflow: "program".into(), version: 1, entry: "a".into(), steps: NAMES.map(step).to_vec() }
 }
 
 fn json(value: &serde_json::Value) -> JsonText {
@@ -94,10 +94,10 @@ impl Player<'_> {
                 let outcome = Outcome::Error { message: "for good".into(), fatal: true };
                 return Executed { records, ..Executed::bare(outcome) };
             }
-            Kind::FailOnce => Act::Goto { step: "a", arg: Some(value) },
-            Kind::Goto(step) => Act::Goto { step: NAMES[step], arg: Some(value) },
+            Kind::FailOnce => Act::Goto { step: "a".into(), arg: Some(value) },
+            Kind::Goto(step) => Act::Goto { step: NAMES[step].into(), arg: Some(value) },
             Kind::Call { step, then, carry } => {
-                Act::Call { step: NAMES[step], then: frame(then, carry), arg: Some(value) }
+                Act::Call { step: NAMES[step].into(), then: frame(then, carry), arg: Some(value) }
             }
             Kind::Suspend { then, carry } => {
                 let then = frame(then, carry);
