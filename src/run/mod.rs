@@ -13,6 +13,7 @@ pub(crate) mod builtin;
 mod error;
 pub mod flow;
 mod fork;
+mod manifest;
 mod model;
 mod next;
 mod record;

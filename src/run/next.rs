@@ -24,7 +24,7 @@ impl<W: Workflow, O: Data> Next<W, O> {
     /// Goes on with another step.
     pub fn goto<S: Step<W, Output = O>>(step: S, input: S::Input) -> Self {
         let _ = step;
-        Self::of(argument(&input).map(|arg| Act::Goto { step: S::NAME, arg }))
+        Self::of(argument(&input).map(|arg| Act::Goto { step: S::NAME.into(), arg }))
     }
 
     /// Ends with a result: whoever called gets it; without a caller, it is the output of the run.
@@ -138,7 +138,7 @@ impl Want {
     fn then(self, step: &'static str, carry: Option<JsonText>) -> Act {
         let then = Frame { step: step.to_owned(), carry };
         match self {
-            Self::Call { step, arg } => Act::Call { step, arg, then },
+            Self::Call { step, arg } => Act::Call { step: step.into(), arg, then },
             Self::Wait(wait) => Act::Suspend { wait, then, under: None },
             Self::Through { wait, first } => Act::Suspend { wait, then: first, under: Some(then) },
         }

@@ -6,7 +6,7 @@ use super::reply::Reply;
 use super::tool::{Tool, Toolbox};
 use super::trampoline::{self, Held};
 use super::typed::TypedFlow;
-use super::workflow::Workflow;
+use super::workflow::{Step, Workflow};
 use crate::domain::limits::{INPUT_BYTES, REQUEST_BYTES};
 use crate::domain::{Change, EventType, Failure, FailureCode, Fence, ForkPolicy, InvalidJson, JsonText, NewBranch};
 use crate::domain::{NewEvent, NewWait};
@@ -154,7 +154,7 @@ impl<W: Workflow> Rehearsal<W> {
     pub async fn run(&mut self, id: &str, input: W::Input) -> Result<W::Output, Failure> {
         (self.steps, self.events, self.requests) = Default::default();
         self.run_id = id.to_owned();
-        let entry = self.flow.manifest().entry;
+        let entry = <W::Entry as Step<W>>::NAME;
         let refused = |code: FailureCode, why: String| Failure::new(code, entry, why);
         let input = JsonText::of(&input, "the input of a run", INPUT_BYTES)
             .map_err(|why| refused(FailureCode::LimitExceeded, why.to_string()))?;

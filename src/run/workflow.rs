@@ -1,7 +1,7 @@
 //! What a workflow is: its types, and its steps.
 
 use super::error::{Result, StepError};
-use super::flow::{Act, Outcome, StepInfo};
+use super::flow::{Act, Outcome, StepInfo, TypeInfo};
 use super::next::Next;
 use super::run::Run;
 use crate::domain::{JsonText, StepPolicy};
@@ -146,16 +146,16 @@ pub struct StepEntry<W: Workflow> {
 
 impl<W: Workflow> StepEntry<W> {
     /// The step's name.
-    pub fn name(&self) -> &'static str {
-        self.info.name
+    pub fn name(&self) -> &str {
+        &self.info.name
     }
 
     /// The row of a step.
     pub fn of<S: Step<W>>(step: S) -> Self {
         let _ = step;
-        let input = std::any::type_name::<S::Input>();
+        let input = TypeInfo::named::<S::Input>();
         Self {
-            info: StepInfo { name: S::NAME, input, policy: S::POLICY, blocking: S::BLOCKING },
+            info: StepInfo { name: S::NAME.into(), input, policy: S::POLICY, blocking: S::BLOCKING },
             call: call_untyped::<W, S>,
         }
     }
