@@ -8,7 +8,7 @@
 mod wants;
 
 use super::error::Result;
-use super::flow::{Flow, Image, Live, Manifest, Outcome, StepInfo};
+use super::flow::{Flow, Image, Live, Manifest, Outcome, StepInfo, TypeInfo};
 use super::next::Next;
 use super::run::Run;
 use super::typed::TypedFlow;
@@ -215,7 +215,7 @@ impl DynamicBuilder {
     {
         let info = StepInfo {
             name: name.into().into(),
-            input: "json".into(),
+            input: TypeInfo::named::<Value>(),
             policy: options.policy,
             blocking: options.blocking,
         };
@@ -247,7 +247,17 @@ impl DynamicBuilder {
         if !names.contains(&*entry) {
             return Err(InvalidWorkflow::UnknownEntry { workflow: name, entry });
         }
-        Ok(DynamicWorkflow(TypedFlow::of(Dynamic(()), name.into(), version, entry.into(), steps)))
+        let manifest = Manifest {
+            workflow: name.into(),
+            version,
+            upgrades_from: version,
+            entry: entry.into(),
+            input: TypeInfo::named::<Value>(),
+            state: TypeInfo::named::<Map<String, Value>>(),
+            output: TypeInfo::named::<Value>(),
+            steps: Vec::new(),
+        };
+        Ok(DynamicWorkflow(TypedFlow::of(Dynamic(()), manifest, steps)))
     }
 }
 

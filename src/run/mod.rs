@@ -15,6 +15,7 @@ mod dynamic;
 mod error;
 pub mod flow;
 mod fork;
+mod manifest;
 mod model;
 mod next;
 mod record;

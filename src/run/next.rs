@@ -89,10 +89,6 @@ impl<W: Workflow, T> Suspend<W, T> {
         Self { want, types: PhantomData }
     }
 
-    pub(super) fn into_want(self) -> Wanted {
-        self.want
-    }
-
     /// The step that takes the result.
     pub fn then<S: Step<W, Input = T>>(self, step: S) -> Next<W, S::Output> {
         let _ = step;

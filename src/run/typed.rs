@@ -1,6 +1,6 @@
 //! A typed workflow behind the erased boundary.
 
-use super::flow::{Act, Executed, Flow, Image, Live, Manifest, Outcome};
+use super::flow::{Act, Executed, Flow, Image, Live, Manifest, Outcome, TypeInfo};
 use super::run::Run;
 use super::workflow::{Step, StepEntry, Workflow};
 use crate::domain::limits::STATE_BYTES;
@@ -9,7 +9,6 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use serde::de::DeserializeOwned;
 use std::any::Any;
-use std::borrow::Cow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -23,19 +22,23 @@ pub struct TypedFlow<W: Workflow> {
 impl<W: Workflow> TypedFlow<W> {
     /// The flow of a workflow; `app` is what its steps find in `run.app`.
     pub fn new(app: W) -> Self {
-        Self::of(app, W::NAME.into(), W::VERSION, W::Entry::NAME.into(), W::table())
+        let manifest = Manifest {
+            workflow: W::NAME.into(),
+            version: W::VERSION,
+            upgrades_from: W::VERSION,
+            entry: W::Entry::NAME.into(),
+            input: TypeInfo::named::<W::Input>(),
+            state: TypeInfo::named::<W::State>(),
+            output: TypeInfo::named::<W::Output>(),
+            steps: Vec::new(),
+        };
+        Self::of(app, manifest, W::table())
     }
 
-    pub(super) fn of(
-        app: W,
-        workflow: Cow<'static, str>,
-        version: u32,
-        entry: Cow<'static, str>,
-        mut table: Vec<StepEntry<W>>,
-    ) -> Self {
+    /// A flow of these steps; those of the manifest are written from them.
+    pub(super) fn of(app: W, mut manifest: Manifest, mut table: Vec<StepEntry<W>>) -> Self {
         table.sort_by(|a, b| a.info.name.cmp(&b.info.name));
-        let steps = table.iter().map(|entry| entry.info.clone()).collect();
-        let manifest = Manifest { workflow, version, entry, steps };
+        manifest.steps = table.iter().map(|entry| entry.info.clone()).collect();
         Self { app: Arc::new(app), manifest, table: table.into() }
     }
 

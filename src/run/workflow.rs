@@ -1,7 +1,7 @@
 //! What a workflow is: its types, and its steps.
 
 use super::error::{Result, StepError};
-use super::flow::{Act, Outcome, StepInfo};
+use super::flow::{Act, Outcome, StepInfo, TypeInfo};
 use super::next::Next;
 use super::run::Run;
 use crate::domain::{JsonText, StepPolicy};
@@ -157,9 +157,9 @@ impl<W: Workflow> StepEntry<W> {
     /// The row of a step.
     pub fn of<S: Step<W>>(step: S) -> Self {
         let _ = step;
-        let input = std::any::type_name::<S::Input>();
+        let input = TypeInfo::named::<S::Input>();
         Self {
-            info: StepInfo { name: S::NAME.into(), input: input.into(), policy: S::POLICY, blocking: S::BLOCKING },
+            info: StepInfo { name: S::NAME.into(), input, policy: S::POLICY, blocking: S::BLOCKING },
             call: Arc::new(call_untyped::<W, S>),
         }
     }

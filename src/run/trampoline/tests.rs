@@ -1,16 +1,24 @@
 use super::*;
 use crate::domain::limits::{CARRY_BYTES, EVENTS_PER_RUN, RECORDS_PER_STEP, STATE_BYTES};
 use crate::domain::{Backoff, NewWait, StepPolicy};
+use crate::run::flow::TypeInfo;
 use serde_json::{Value, json};
 
 fn text(value: &Value) -> JsonText {
     JsonText::of(value, "value", 1 << 24).unwrap()
 }
 
+fn manifest(entry: &'static str, steps: Vec<StepInfo>) -> Manifest {
+    let unit = TypeInfo::named::<()>();
+    let (input, state, output) = (unit.clone(), unit.clone(), unit);
+    let (version, upgrades_from) = (2, 2);
+    Manifest { workflow: "tickets".into(), version, upgrades_from, entry: entry.into(), input, state, output, steps }
+}
+
 fn info(attempts: u32) -> StepInfo {
     let backoff = Backoff { first: Duration::from_secs(1), most: Duration::from_secs(60) };
     let policy = StepPolicy { attempts, backoff, timeout: Some(Duration::from_secs(30)), crash_limit: 3 };
-    StepInfo { name: "load".into(), input: "()".into(), policy, blocking: false }
+    StepInfo { name: "load".into(), input: TypeInfo::named::<()>(), policy, blocking: false }
 }
 
 fn held() -> Held {
@@ -38,7 +46,7 @@ fn told(transition: &Transition) -> Vec<(&'static str, Value)> {
 
 #[test]
 fn an_unknown_step_parks_the_run() {
-    let manifest = Manifest { workflow: "tickets".into(), version: 2, entry: "a".into(), steps: vec![] };
+    let manifest = manifest("a", vec![]);
     let parked = admit(&manifest, &held()).unwrap_err();
     assert_eq!(told(&parked), [("run.parked", json!({"step": "load", "code": "unknown-step"}))]);
     let Change::Park(reason) = parked.change else { panic!("{:?}", parked.change) };
@@ -47,7 +55,7 @@ fn an_unknown_step_parks_the_run() {
 
 #[test]
 fn too_many_deaths_are_a_crash_loop() {
-    let manifest = Manifest { workflow: "tickets".into(), version: 2, entry: "load".into(), steps: vec![info(1)] };
+    let manifest = manifest("load", vec![info(1)]);
     assert!(admit(&manifest, &Held { starts: 3, ..held() }).is_ok());
     let failed = admit(&manifest, &Held { starts: 4, ..held() }).unwrap_err();
     assert_eq!(told(&failed)[1], ("run.failed", json!({"step": "load", "code": "crash-loop"})));
