@@ -170,7 +170,7 @@ impl State {
             let answered = lane.commit(transitions).await;
             debug_assert_eq!(answered.len(), n, "a verdict for each transition");
             let asked = tally(&ctx, &answered);
-            let parents = bereaved(&answered);
+            let (parents, failed) = bereaved(&answered);
             for (transition, verdict) in answered {
                 if let Some(port) = ports.remove(&transition.run) {
                     let _ = port.send(verdict);
@@ -182,24 +182,28 @@ impl State {
             }
             turn.lane = Some(lane);
             drop(turn);
-            join(&ctx, parents).await;
+            join(&ctx, parents, failed).await;
         });
     }
 }
 
-/// The runs that wait for branches which are over now.
-fn bereaved(answered: &[(Transition, Verdict)]) -> Vec<RunKey> {
+/// The runs that wait for branches which are over now, and whether one of those failed.
+fn bereaved(answered: &[(Transition, Verdict)]) -> (Vec<RunKey>, bool) {
     let over = |t: &Transition| matches!(t.change, Change::Complete(_) | Change::Fail(_));
     let committed = answered.iter().filter(|(t, verdict)| *verdict == Verdict::Committed && over(t));
-    committed.filter_map(|(t, _)| t.parent).collect()
+    let branches = committed.filter_map(|(t, _)| Some((t.parent?, matches!(t.change, Change::Fail(_)))));
+    branches.fold((Vec::new(), false), |(mut parents, any), (parent, failed)| {
+        parents.push(parent);
+        (parents, any || failed)
+    })
 }
 
 /// Joins what can be joined. Should this node die before, the sweep of any node does.
-async fn join(ctx: &Ctx, parents: Vec<RunKey>) {
+async fn join(ctx: &Ctx, parents: Vec<RunKey>, failed: bool) {
     if parents.is_empty() {
         return;
     }
-    match ctx.store().join_all(parents).await {
+    match ctx.store().join_all(parents, failed).await {
         Ok(true) => ctx.runs_ready(),
         Ok(false) => {}
         Err(error) => tracing::warn!(%error, "branches were not joined: the next sweep does"),

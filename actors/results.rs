@@ -262,8 +262,7 @@ impl Reading<'_> {
             settled += done.items;
             count(&self.ctx.counters().runs_failed, done.waits.max(0) as u64);
             // Branches may be among them.
-            let ripe = store.ripe(RIPE).await?;
-            if store.join_all(ripe).await? {
+            if store.sweep_forks(RIPE).await? {
                 self.ctx.runs_ready();
             }
             tracing::warn!(runs = done.waits, code = FailureCode::ModelFailed.as_str(), "requests failed for good");

@@ -4,12 +4,14 @@
 use super::board::Kind;
 use super::ctx::Ctx;
 use super::{committer, timekeeper};
-use crate::domain::{Change, Failure, FailureCode, InvalidJson, JsonText, Position, Transition, Verdict};
+use crate::domain::{Change, Failure, FailureCode, InvalidJson, JoinRule, JsonText, Ordinal, Position, Transition};
+use crate::domain::{Verdict, WaitKind};
 use crate::observe::count;
 use crate::run::builtin;
 use crate::run::flow::{Executed, Flow, Image, Live, Outcome, StepInfo};
+use crate::run::merge::{Conflict, Merge};
 use crate::run::trampoline::{self, Held};
-use crate::store::{Answer, Claimed};
+use crate::store::{Answer, Claimed, StoreError};
 use ractor::RpcReplyPort;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,6 +19,8 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 /// How long a run waits for another look at the slots for blocking steps.
 const SLOT_PAUSE: Duration = Duration::from_millis(100);
+/// States of branches read at once: each has up to a mebibyte.
+const STATES: i64 = 16;
 
 /// Runs the steps of a claimed run until it is over, suspended, released, or not ours any more.
 pub(super) async fn run(ctx: Arc<Ctx>, claimed: Claimed) {
@@ -30,13 +34,30 @@ pub(super) async fn run(ctx: Arc<Ctx>, claimed: Claimed) {
         return;
     }
     let mut held = held(&claimed);
-    if claimed.waited
+    let merging = match (claimed.wait, &claimed.asked) {
+        (Some((fork, WaitKind::Fork)), Some(asked)) => asked.read::<JoinRule>().is_ok_and(|r| r.merge).then_some(fork),
+        _ => None,
+    };
+    if claimed.wait.is_some()
         && let Err(failure) = take_answer(&ctx, &mut held, claimed.answer, claimed.asked)
     {
         return commit_last(&ctx, &held, failure).await;
     }
     let run_id: Arc<str> = claimed.run_id.into();
-    let image = Image { run: claimed.run, run_id: run_id.clone(), input: claimed.input, state: claimed.state };
+    let (run, input, state) = (claimed.run, claimed.input, claimed.state);
+    let mut image = Image { run, run_id: run_id.clone(), input, state, unsaved: false };
+    if let Some(fork) = merging {
+        match merged(&ctx, &held, fork, image.state.clone()).await {
+            Ok(Ok(None)) => {}
+            Ok(Ok(state)) => (image.state, image.unsaved) = (state, true),
+            Ok(Err(conflict)) => {
+                let failure = Failure::new(FailureCode::ForkConflict, held.position.step.clone(), conflict.to_string());
+                return commit_last(&ctx, &held, failure).await;
+            }
+            // Not held any more, so released before long.
+            Err(error) => return tracing::warn!(run = run.0, %error, "what branches left could not be read"),
+        }
+    }
     match flow.load(image) {
         Ok(live) => steps(&ctx, &*flow, held, live, &run_id).await,
         Err(failure) => commit_last(&ctx, &held, failure).await,
@@ -53,6 +74,26 @@ fn held(claimed: &Claimed) -> Held {
         position: Position { step, arg, stack },
         errors: claimed.errors,
         starts: claimed.starts,
+    }
+}
+
+/// What the branches of a fork have made of the state; `None` if nothing.
+async fn merged(
+    ctx: &Ctx,
+    held: &Held,
+    fork: Ordinal,
+    base: Option<JsonText>,
+) -> Result<Result<Option<JsonText>, Conflict>, StoreError> {
+    let (mut merge, mut from) = (Merge::new(base.unwrap_or_else(JsonText::null)), 0);
+    loop {
+        let states = ctx.store().states(held.run, fork, from, STATES).await?;
+        let Some(last) = states.last() else { return Ok(Ok(merge.finish())) };
+        from = last.branch + 1;
+        for (name, state) in states.into_iter().filter_map(|s| Some((s.name, s.state?))) {
+            if let Err(conflict) = merge.add(&name, &state) {
+                return Ok(Err(conflict));
+            }
+        }
     }
 }
 

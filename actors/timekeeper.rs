@@ -82,10 +82,7 @@ async fn look(ctx: &Ctx) -> Result<Option<Duration>, StoreError> {
         }
     }
     // What cannot be joined keeps nobody else from being woken.
-    let joined = match ctx.store().ripe(BATCH).await {
-        Ok(ripe) => ctx.store().join_all(ripe).await,
-        Err(error) => Err(error),
-    };
+    let joined = ctx.store().sweep_forks(BATCH).await;
     if let Err(error) = &joined {
         tracing::warn!(%error, "branches could not be joined yet");
     }

@@ -2,10 +2,10 @@
 
 use super::Client;
 use crate::domain::limits::REPLY_BYTES;
-use crate::domain::{JsonText, RunStatus, WaitKind, WaitStatus};
+use crate::domain::{JsonText, RunKey, RunStatus, WaitKind, WaitStatus};
 use crate::error::Error;
 use crate::run::misfit;
-use crate::store::{Hint, OpenWait, RunView};
+use crate::store::{Hint, OpenWait};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -55,26 +55,25 @@ impl Client {
         })
     }
 
-    /// Ends a run by request, in whatever state it is. What it has at a provider is paid and booked when it comes, and changes
-    /// nothing else.
+    /// Ends a run by request, in whatever state it is, and its branches. What it has at a provider is paid and booked when it comes,
+    /// and changes nothing else.
     ///
     /// # Errors
     /// [`Error::UnknownRun`].
     pub async fn cancel(&self, run_id: &str) -> Result<Canceled, Error> {
         let run = self.run(run_id).await?;
         let before = loop {
-            let unknown = || Error::UnknownRun(run_id.to_owned());
-            let before = self.store().cancel(run.key).await?.ok_or_else(unknown)?;
+            let before = self.store().cancel(&[run.key], false).await?;
+            let before = before.first().ok_or_else(|| Error::UnknownRun(run_id.to_owned()))?;
             if before.done || before.status.is_terminal() {
                 break before.status;
             }
         };
-        // Read when no more can come. Those that are over already say so, and nothing else.
-        for (branch, _) in self.store().branches(run.key).await? {
-            Box::pin(self.cancel(&branch)).await?;
-        }
+        // The order for them is durable: should this process die here, any node's sweep carries it out.
+        let branches = self.store().ordered_below(&[run.key]).await?;
+        self.store().carry_out(branches).await?;
         if let Some(parent) = run.parent
-            && self.store().join_all(vec![parent]).await?
+            && self.store().join_all(vec![parent], true).await?
         {
             let _ = self.store().nudge(Hint::Runs).await;
         }
@@ -84,48 +83,47 @@ impl Client {
     /// Sets a failed or parked run going again from its last durable state; a request that failed for good goes out again, with a
     /// fresh budget. Answers what the run is then.
     ///
+    /// A run that failed with its branches waits for them again: those that failed go on too, and those that were stopped because
+    /// the fork did not wait. Whoever failed because this one did waits for it again, and so on upwards. Repeating a retry that was
+    /// interrupted finishes it.
+    ///
     /// # Errors
     /// [`Error::UnknownRun`]; [`Error::NotRetryable`] when it is neither failed nor parked.
     pub async fn retry(&self, run_id: &str) -> Result<RunStatus, Error> {
         let run = self.run(run_id).await?;
-        if run.status == RunStatus::Failed {
-            // A run that failed with its branches waits for them again; they go first, so that it does not fail again.
-            for (branch, failed) in self.store().branches(run.key).await? {
-                if failed {
-                    Box::pin(self.retry(&branch)).await?;
-                }
-            }
+        let refused = |status| Error::NotRetryable { run: run_id.to_owned(), status };
+        let standing = self.store().standing(run.key).await?.ok_or_else(|| Error::UnknownRun(run_id.to_owned()))?;
+        if !(matches!(standing.status, RunStatus::Failed | RunStatus::Parked) || standing.stopped) {
+            return Err(refused(standing.status));
         }
-        match self.store().retry_run(run.key).await? {
-            Some(status) => {
-                self.revive_above(run).await?;
-                let hint = if status == RunStatus::Waiting { Hint::Requests } else { Hint::Runs };
-                let _ = self.store().nudge(hint).await;
-                Ok(status)
-            }
-            None => {
-                let status = self.run(run_id).await?.status;
-                // A branch that was set going has done it already.
-                if status != run.status {
-                    return Ok(status);
-                }
-                Err(Error::NotRetryable { run: run_id.to_owned(), status })
-            }
+        let revived = self.revive(run.key).await?;
+        let mut child = run.key;
+        while let Some(parent) = self.store().fallen_parent(child).await? {
+            self.revive(parent).await?;
+            child = parent;
+        }
+        for hint in [Hint::Runs, Hint::Requests] {
+            let _ = self.store().nudge(hint).await;
+        }
+        match revived {
+            Some(status) => Ok(status),
+            // Somebody else was quicker.
+            None => match self.run(run_id).await?.status {
+                over if over.is_terminal() => Err(refused(over)),
+                status => Ok(status),
+            },
         }
     }
 
-    /// Whoever failed with this branch waits for it again, and so on upwards.
-    async fn revive_above(&self, branch: RunView) -> Result<(), Error> {
-        let (mut child, mut above) = (branch.run_id, branch.parent);
-        while let Some(parent) = above {
-            let waits = self.store().branches(parent).await?.into_iter().any(|(id, _)| id == child);
-            if !waits || self.store().retry_run(parent).await?.is_none() {
-                break;
-            }
-            (child, above) =
-                (self.store().run_id(parent).await?.unwrap_or_default(), self.store().parent(parent).await?);
+    /// Sets a run going again, after the branches that it failed with: they go first, so that it does not fail again.
+    async fn revive(&self, run: RunKey) -> Result<Option<RunStatus>, Error> {
+        for branch in self.store().fallen_branches(run).await? {
+            Box::pin(self.revive(branch)).await?;
         }
-        Ok(())
+        let status = self.store().retry_run(run).await?;
+        // Its branches may all be over by now.
+        self.store().join_all(vec![run], false).await?;
+        Ok(status)
     }
 
     async fn look(&self, run_id: &str) -> Result<OpenWait, Error> {
@@ -154,4 +152,3 @@ fn refusal(run_id: &str, wait: &OpenWait) -> Error {
         _ => Error::NotWaiting(run),
     }
 }
-

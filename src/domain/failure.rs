@@ -27,6 +27,8 @@ pub enum FailureCode {
     ModelFailed,
     /// A branch that was waited for failed or was canceled.
     BranchFailed,
+    /// Branches changed the same part of the state differently.
+    ForkConflict,
 }
 
 impl FailureCode {
@@ -43,6 +45,7 @@ impl FailureCode {
             Self::UnknownCause => "unknown-cause",
             Self::ModelFailed => "model-failed",
             Self::BranchFailed => "branch-failed",
+            Self::ForkConflict => "fork-conflict",
         }
     }
 }

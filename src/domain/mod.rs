@@ -20,4 +20,4 @@ pub use ids::{CustomId, EventId, Fence, IntentId, InvalidRunId, NodeId, Ordinal,
 pub use json::{InvalidJson, JsonText};
 pub use retry::{Backoff, StepPolicy};
 pub use status::{BatchStatus, ItemStatus, RunStatus, WaitKind, WaitStatus};
-pub use transition::{Change, Due, ForkPolicy, Frame, NewBranch, NewWait, Position, Transition, Verdict};
+pub use transition::{Change, Due, ForkPolicy, Frame, JoinRule, NewBranch, NewWait, Position, Transition, Verdict};

@@ -49,19 +49,14 @@ pub(crate) mod word {
         out.collect_str(value)
     }
 
-    pub(crate) fn deserialize<'de, T: FromStr<Err: Display>, D: Deserializer<'de>>(
-        from: D,
-    ) -> Result<T, D::Error> {
+    pub(crate) fn deserialize<'de, T: FromStr<Err: Display>, D: Deserializer<'de>>(from: D) -> Result<T, D::Error> {
         String::deserialize(from)?.parse().map_err(serde::de::Error::custom)
     }
 
     pub(crate) mod option {
         use super::{Deserialize, Deserializer, Display, FromStr, Serializer};
 
-        pub(crate) fn serialize<T: Display, S: Serializer>(
-            value: &Option<T>,
-            out: S,
-        ) -> Result<S::Ok, S::Error> {
+        pub(crate) fn serialize<T: Display, S: Serializer>(value: &Option<T>, out: S) -> Result<S::Ok, S::Error> {
             match value {
                 Some(value) => out.serialize_some(&value.to_string()),
                 None => out.serialize_none(),

@@ -81,8 +81,20 @@ pub enum ForkPolicy {
     /// Nothing: once all are over, the run fails if one of them did.
     #[default]
     WaitAll,
+    /// Nothing: as soon as one fails the others are canceled, and then the run fails.
+    FailFast,
     /// Each branch's result or failure.
     Collect,
+}
+
+/// How branches are joined.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
+pub struct JoinRule {
+    /// What the join gets of branches that fail.
+    pub policy: ForkPolicy,
+    /// Whether what the branches changed in their copies of the state is brought together.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub merge: bool,
 }
 
 /// What becomes of the run.
@@ -112,8 +124,8 @@ pub enum Change {
         position: Position,
         /// The branches, in the order of their results.
         branches: Vec<NewBranch>,
-        /// What the join gets of branches that fail.
-        policy: ForkPolicy,
+        /// How they are joined.
+        rule: JoinRule,
     },
     /// It is over, with this output.
     Complete(JsonText),

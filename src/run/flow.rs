@@ -7,7 +7,7 @@
 
 pub use super::manifest::{Manifest, StepInfo, TypeInfo};
 
-use crate::domain::{Failure, ForkPolicy, Frame, InvalidJson, JsonText, NewBranch, NewEvent, NewWait, Ordinal, RunKey};
+use crate::domain::{Failure, Frame, InvalidJson, JoinRule, JsonText, NewBranch, NewEvent, NewWait, Ordinal, RunKey};
 use futures::future::BoxFuture;
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -36,6 +36,8 @@ pub struct Image {
     pub input: JsonText,
     /// The state; `None` as long as no step has changed it.
     pub state: Option<JsonText>,
+    /// Whether this state is not stored yet, so that the next step's commit has to store it even if that leaves it as it is.
+    pub unsaved: bool,
 }
 
 /// A loaded run: input and state are decoded.
@@ -128,8 +130,8 @@ pub enum Act {
     Fork {
         /// In the order of their results.
         branches: Vec<NewBranch>,
-        /// What the join gets of branches that fail.
-        policy: ForkPolicy,
+        /// How they are joined.
+        rule: JoinRule,
         /// Who takes the results.
         then: Frame,
     },

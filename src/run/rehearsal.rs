@@ -90,7 +90,9 @@ impl<W: Workflow> Rehearsal<W> {
         let mut stepper = Stepper::open(self.flow.clone(), id, input).with_tools(self.tools.clone());
         let output = self.play(&mut stepper).await;
         self.note(&mut stepper);
-        output?.read().map_err(|why| refused(FailureCode::Undecodable, format!("the output cannot be read back: {why}")))
+        output?
+            .read()
+            .map_err(|why| refused(FailureCode::Undecodable, format!("the output cannot be read back: {why}")))
     }
 
     /// The steps that ran, in order, one entry for each execution.

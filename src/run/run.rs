@@ -82,7 +82,7 @@ impl<W: Workflow> Run<W> {
     }
 
     /// Opens branches that run at the same time, anywhere: each is a run of its own, with this run's input and a copy of its state,
-    /// and ends with a result of its own type. What they do to their state is theirs.
+    /// and ends with a result of its own type. What they do to their state is theirs, unless [`Fork::merge`] says otherwise.
     pub fn fork(&self) -> Fork<W, ()> {
         Fork::new()
     }

@@ -18,7 +18,9 @@ use super::trampoline::{self, Held};
 use super::want::misfit;
 use crate::domain::limits::{INPUT_BYTES, REQUEST_BYTES};
 use crate::domain::status::word;
-use crate::domain::{Cause, Due, EventId, EventType, Failure, InvalidJson, InvalidRunId, JsonText, NewWait, RunId};
+use crate::domain::{
+    Cause, Due, EventId, EventType, Failure, FailureCode, InvalidJson, InvalidRunId, JsonText, NewWait, RunId,
+};
 use crate::domain::{RunKey, WaitKey, WaitKind};
 use members::{Members, Status};
 use serde::Serialize;
@@ -223,8 +225,8 @@ pub enum StepperError {
     /// The answer does not fit the schema of the question, which stays open.
     #[error("the answer does not fit the question: {0}")]
     Answer(String),
-    /// Only failed and parked runs can be set going again.
-    #[error("run {} is neither failed nor parked", .0.0)]
+    /// Only runs that failed, are parked or were stopped can be set going again.
+    #[error("run {} is neither failed nor parked nor stopped", .0.0)]
     NotRetryable(RunKey),
     /// The snapshot is of another workflow or version, or not a snapshot that this version of the library can read.
     #[error("the snapshot cannot be taken up: {0}")]
@@ -308,7 +310,7 @@ impl Stepper {
         match &self.members.get(members::ROOT).status {
             Status::Completed { output } => return Action::Finished(output.clone()),
             Status::Failed { failure, .. } => return Action::Failed(failure.clone()),
-            Status::Canceled => return Action::Canceled,
+            Status::Canceled { .. } => return Action::Canceled,
             Status::Ready { .. } | Status::Waiting { .. } | Status::Forked { .. } | Status::Parked { .. } => {}
         }
         let questions = self.questions();
@@ -372,7 +374,11 @@ impl Stepper {
         let nothing = StepperError::NothingToDo(run);
         match self.members.find(run).map(|member| &member.status) {
             Some(Status::Ready { .. }) => self.bounce(run).await,
-            Some(Status::Forked { .. }) if self.members.is_decided(run) => self.members.join(run),
+            Some(Status::Forked { .. }) if self.members.is_decided(run) => {
+                self.members.join(run);
+                // Its branches may have made something of the state.
+                self.live.remove(&run);
+            }
             _ => return Err(nothing),
         }
         Ok(())
@@ -430,11 +436,11 @@ impl Stepper {
         self.members.cancel(run)
     }
 
-    /// Sets a failed or parked run going again from its last state, its failed branches first; who failed with it waits for it
-    /// again.
+    /// Sets a failed or parked run going again from its last state, or one that was stopped because its fork did not wait; the
+    /// branches that it fell with go first, and whoever fell because of it waits for it again.
     ///
     /// # Errors
-    /// [`StepperError::NotRetryable`] when it is neither failed nor parked.
+    /// [`StepperError::NotRetryable`] when it is none of that.
     pub fn retry(&mut self, run: RunKey) -> Result<(), StepperError> {
         if self.members.retry(run) { Ok(()) } else { Err(StepperError::NotRetryable(run)) }
     }
@@ -471,7 +477,10 @@ impl Stepper {
         }
         if !self.live.contains_key(&held.run) {
             let (run_id, input) = (member.run_id.as_str().into(), self.members.input.clone());
-            let image = Image { run: held.run, run_id, input, state: member.state.clone() };
+            let (state, unsaved) = self.members.state(held.run).map_err(|conflict| {
+                Failure::new(FailureCode::ForkConflict, held.position.step.clone(), conflict.to_string())
+            })?;
+            let image = Image { run: held.run, run_id, input, state, unsaved };
             self.live.insert(held.run, self.flow.load(image)?);
         }
         match self.live.get_mut(&held.run) {

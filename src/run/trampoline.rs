@@ -179,11 +179,11 @@ fn done(held: &Held, act: Act, state: Option<JsonText>, records: Vec<NewEvent>, 
             events.push(event(EventType::RunCompleted, &Halted { output: Mark::of(&output), dropped: stack.len() }));
             return transition(held, Change::Complete(output), state, events);
         }
-        Act::Fork { branches, policy, then: Frame { step, carry } } => {
+        Act::Fork { branches, rule, then: Frame { step, carry } } => {
             completed("fork", Some(&step));
-            events.push(event(EventType::ForkOpened, &Opened { branches: branches.len(), policy }));
+            events.push(event(EventType::ForkOpened, &Opened { branches: branches.len(), rule }));
             let position = Position { step, arg: carry, stack };
-            return transition(held, Change::Fork { position, branches, policy }, state, events);
+            return transition(held, Change::Fork { position, branches, rule }, state, events);
         }
         Act::Suspend { wait, then: Frame { step, carry }, under } => {
             completed("suspend", Some(&step));

@@ -47,7 +47,8 @@ impl<W: Workflow> TypedFlow<W> {
         let input = Arc::new(decode::<W::Input>(&image.input, "the input")?);
         let (state, written) = restore::<W>(image.state.as_ref())?;
         let run = Run::loaded(app.clone(), input.clone(), state, image.run_id, image.run);
-        Ok(Loaded { app, input, table, run, durable: image.state, written, trusted: true })
+        let unsaved = image.unsaved;
+        Ok(Loaded { app, input, table, run, durable: image.state, written, unsaved, trusted: true })
     }
 }
 
@@ -76,6 +77,8 @@ struct Loaded<W: Workflow> {
     /// The state as it was written before the step ran: what a change is measured against. It may differ from `durable`
     /// in the order of a map's keys or by a field that is new, which is no reason to store it again.
     written: JsonText,
+    /// Whether the database does not hold `durable` yet.
+    unsaved: bool,
     /// Whether the typed state is that of the last commit. Not so from a step's start to its good end.
     trusted: bool,
 }
@@ -113,6 +116,8 @@ impl<W: Workflow> Loaded<W> {
         let call = self.table[place].call.clone();
         self.begin()?;
         let act = call(&mut self.run, arg).await?;
+        // What branches make of the state is measured against what it was: it has to be stored.
+        self.unsaved |= self.durable.is_none() && matches!(&act, Act::Fork { rule, .. } if rule.merge);
         let state = self.changed()?;
         self.trusted = true;
         Ok((act, state))
@@ -131,9 +136,10 @@ impl<W: Workflow> Loaded<W> {
 
     fn changed(&mut self) -> Result<Option<JsonText>, Outcome> {
         let now = write_state(&self.run.state).map_err(Outcome::from)?;
-        if now == self.written {
+        if now == self.written && !self.unsaved {
             return Ok(None);
         }
+        self.unsaved = false;
         self.written = now.clone();
         self.durable = Some(now.clone());
         Ok(Some(now))

@@ -166,10 +166,7 @@ impl<W: Workflow> StepEntry<W> {
 }
 
 /// Decodes the input, calls the step, and takes the types off what it returns.
-fn call_untyped<W: Workflow, S: Step<W>>(
-    run: &mut Run<W>,
-    arg: Option<JsonText>,
-) -> BoxFuture<'_, Called> {
+fn call_untyped<W: Workflow, S: Step<W>>(run: &mut Run<W>, arg: Option<JsonText>) -> BoxFuture<'_, Called> {
     async move {
         let input = arg.unwrap_or_else(JsonText::null).read::<S::Input>().map_err(|why| {
             let wanted = std::any::type_name::<S::Input>();

@@ -3,7 +3,8 @@
 
 use super::connect::{Database, within};
 use super::error::StoreError;
-use crate::domain::{Fence, Frame, JsonText, NodeId, Ordinal, RunKey};
+use crate::domain::{Fence, Frame, JsonText, NodeId, Ordinal, RunKey, WaitKind};
+use crate::store::codec::Code;
 use sqlx::types::chrono::{DateTime, Utc};
 use sqlx::{PgConnection, PgPool};
 
@@ -48,10 +49,10 @@ pub(crate) struct Claimed {
     pub input: JsonText,
     /// The answer that the step takes.
     pub answer: Option<Answer>,
-    /// What was asked, for the engine's own steps.
+    /// What was asked, for the engine's own steps and for joins.
     pub asked: Option<JsonText>,
-    /// Whether the step takes an answer at all.
-    pub waited: bool,
+    /// The wait whose answer the step takes, if it takes one.
+    pub wait: Option<(Ordinal, WaitKind)>,
     /// The queue's floor after this row.
     pub floor: Floor,
 }
@@ -138,13 +139,13 @@ told as (
 select c.id as "id!", c.fence as "fence!", c.cursor as "cursor!", c.workflow as "workflow!", c.run_id as "run_id!",
     c.step as "step!", c.arg::text as arg, c.stack::text as stack, c.state::text as state, c.starts as "starts!",
     c.errors as "errors!", c.parent, i.body::text as "input?", b.line as "line?", w.provider as "provider?", a.body::text as "answer?", c.wait,
-    case when c.step like '~%' then q.body::text end as asked, c.ready_at as "ready_at!"
+    q.body::text as "asked?", w.kind as "kind?", c.ready_at as "ready_at!"
 from claimed c
     left join longhaul.inputs i on i.run = coalesce(c.input_of, c.id)
     left join longhaul.waits w on w.run = c.id and w.ordinal = c.wait
     left join longhaul.batch_items b on b.batch = w.batch and b.item = w.item and b.status = 3
     left join longhaul.answers a on a.run = c.id and a.ordinal = c.wait
-    left join longhaul.requests q on q.run = c.id and q.ordinal = c.wait and c.step like '~%'
+    left join longhaul.requests q on q.run = c.id and q.ordinal = c.wait and (c.step like '~%' or w.kind = 5)
 "#,
         node.0,
         &workflow,
@@ -189,7 +190,7 @@ from claimed c
             input: JsonText::stored(input),
             answer,
             asked: row.asked.map(JsonText::stored),
-            waited: row.wait.is_some(),
+            wait: row.wait.zip(row.kind.map(WaitKind::decode)),
             floor: Floor { workflow: row.workflow, ready_at: row.ready_at, run: row.id },
         });
     }

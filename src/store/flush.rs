@@ -159,10 +159,9 @@ impl<'a> Columns<'a> {
                 position = Some(next);
                 wait = Some(new);
             }
-            Change::Fork { position: next, branches, policy } => {
+            Change::Fork { position: next, rule, .. } => {
                 (status, position) = (RunStatus::Waiting, Some(next));
-                let asked = serde_json::json!({"policy": policy, "branches": branches.len()});
-                fork = Some(asked.to_string());
+                fork = Some(serde_json::to_string(rule).map_err(|e| StoreError::Corrupt(e.to_string()))?);
             }
             Change::Complete(output) => (status, body) = (RunStatus::Completed, Some(output.as_str())),
             Change::Fail(failure) => {

@@ -2,7 +2,7 @@
 //! branch's COMMIT, so whichever of the last two looks last sees both. Who fires it is decided by the parent's row, once.
 
 use super::error::StoreError;
-use crate::domain::RunKey;
+use crate::domain::{JsonText, RunKey};
 use sqlx::PgPool;
 
 /// A run whose branches are all over.
@@ -19,7 +19,7 @@ pub(super) async fn join(pool: &PgPool, runs: &[RunKey]) -> Result<Vec<Joined>, 
     let rows = sqlx::query!(
         r#"
 with due as materialized (
-    select w.run, w.ordinal, q.body ->> 'policy' as policy
+    select w.run, w.ordinal, r.fence, q.body ->> 'policy' as policy
     from (select distinct run from unnest($1::bigint[]) as p (run)) p
     join longhaul.runs r on r.id = p.run and r.status = 3
     join longhaul.waits w on w.run = r.id and w.ordinal = r.wait and w.kind = 5 and w.status = 1
@@ -30,9 +30,11 @@ with due as materialized (
     )
 ),
 result as materialized (
-    select d.run, d.ordinal, d.policy <> 'collect' and bool_or(c.status <> 5) as failed,
-        min(f.name) filter (where c.status <> 5) as guilty,
-        min(coalesce(o.error ->> 'message', 'it was canceled')) filter (where c.status <> 5) as why,
+    select d.run, d.ordinal, d.fence, d.policy <> 'collect' and bool_or(c.status <> 5) as failed,
+        -- One that failed says more than one that was canceled, perhaps because of it.
+        (array_agg(f.name order by c.status, f.branch) filter (where c.status <> 5))[1] as guilty,
+        (array_agg(coalesce(o.error ->> 'message', 'it was canceled') order by c.status, f.branch)
+            filter (where c.status <> 5))[1] as why,
         json_agg(case
             when d.policy <> 'collect' then o.body
             when c.status = 5 then json_build_object('ok', o.body)
@@ -43,11 +45,12 @@ result as materialized (
     join longhaul.fork_branches f on f.run = d.run and f.ordinal = d.ordinal
     join longhaul.runs c on c.id = f.child
     left join longhaul.outputs o on o.run = c.id
-    group by d.run, d.ordinal, d.policy
+    group by d.run, d.ordinal, d.fence, d.policy
 ),
 locked as materialized (
     select s.* from (select * from result order by run) s cross join lateral (
-        select from longhaul.runs r where r.id = s.run and r.status = 3 and r.wait = s.ordinal for update
+        -- The fence: it may have failed and been set going again since this statement looked.
+        select from longhaul.runs r where r.id = s.run and r.status = 3 and r.wait = s.ordinal and r.fence = s.fence for update
     ) r
 ),
 ended as (
@@ -109,30 +112,36 @@ order by w.opened_at limit $1
     Ok(rows.into_iter().map(RunKey).collect())
 }
 
-/// The run that waits for this one.
-pub(super) async fn parent(pool: &PgPool, run: RunKey) -> Result<Option<RunKey>, StoreError> {
-    let parent =
-        sqlx::query_scalar!("select parent from longhaul.runs where id = $1", run.0).fetch_optional(pool).await?;
-    Ok(parent.flatten().map(RunKey))
-}
-
-/// The id of a run.
-pub(super) async fn run_id(pool: &PgPool, run: RunKey) -> Result<Option<String>, StoreError> {
-    Ok(sqlx::query_scalar!("select run_id from longhaul.runs where id = $1", run.0).fetch_optional(pool).await?)
-}
-
-/// The branches that a run waits for, by id, and whether each failed.
-pub(super) async fn branches(pool: &PgPool, run: RunKey) -> Result<Vec<(String, bool)>, StoreError> {
+/// What the completed branches of a fork have left of the state, in the branches' order, from that branch on.
+pub(super) async fn states(
+    pool: &PgPool,
+    run: RunKey,
+    ordinal: i32,
+    from: i32,
+    limit: i64,
+) -> Result<Vec<BranchState>, StoreError> {
     let rows = sqlx::query!(
         r#"
-select c.run_id, c.status = 6 as "failed!" from longhaul.runs r
-join longhaul.fork_branches f on f.run = r.id and f.ordinal = r.wait
-join longhaul.runs c on c.id = f.child
-where r.id = $1 order by f.branch
+select f.branch, f.name, c.state::text as state from longhaul.fork_branches f join longhaul.runs c on c.id = f.child
+where f.run = $1 and f.ordinal = $2 and f.branch >= $3 and c.status = 5
+order by f.branch limit $4
 "#,
-        run.0
+        run.0,
+        ordinal,
+        from,
+        limit
     )
     .fetch_all(pool)
     .await?;
-    Ok(rows.into_iter().map(|r| (r.run_id, r.failed)).collect())
+    let states =
+        rows.into_iter().map(|r| BranchState { branch: r.branch, name: r.name, state: r.state.map(JsonText::stored) });
+    Ok(states.collect())
+}
+
+/// What a branch has left of the state.
+#[derive(Debug)]
+pub(crate) struct BranchState {
+    pub branch: i32,
+    pub name: String,
+    pub state: Option<JsonText>,
 }

@@ -3,18 +3,20 @@
 //! [`Pulse`](super::pulse::Pulse), [`Listener`](super::pulse::Listener).
 
 use super::accounts::{self, Brake, Lease};
-use super::answers::{self, Before, OpenWait};
+use super::answers::{self, OpenWait};
+use super::cancel::{self, Before};
 use super::claim;
 use super::connect::{Database, within};
 use super::enqueue::{self, Made, NewRun};
 use super::error::StoreError;
 use super::explain::{self, Facts};
-use super::forks::{self, Joined};
+use super::forks::{self, BranchState, Joined};
 use super::ingest::{self, Lines, Settled};
 use super::nodes::{self, Peer};
 use super::pulse::Hint;
 use super::read::{self, BatchTotals, BatchView, Counts, EventView, Outcome, RunView};
 use super::reserve::{self, Filled, Queue, Watermark};
+use super::revive::{self, Standing};
 use super::submit::{self, Intent};
 use super::{migrate, timers, workflows};
 use crate::domain::{EventType, Fence, IntentId, NodeId, Ordinal, RunKey, RunStatus, WaitKind, WaitStatus};
@@ -31,6 +33,9 @@ pub(crate) struct Store {
     database: Database,
     pool: PgPool,
 }
+
+/// Runs canceled per statement.
+const CANCELS: usize = 256;
 
 fn ms(duration: Duration) -> i64 {
     i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
@@ -118,14 +123,19 @@ statements! {
     ingest::next_check(account: i32) -> Option<i64>;
     answers::look(run_id: &str) -> Option<OpenWait>;
     answers::expire(limit: i64) -> i64;
-    answers::cancel(run: RunKey) -> Option<Before>;
+    cancel::cancel(runs: &[RunKey], ordered: bool) -> Vec<Before>;
+    cancel::ordered(limit: i64) -> Vec<RunKey>;
+    cancel::ordered_below(runs: &[RunKey]) -> Vec<RunKey>;
+    cancel::stop_others(runs: &[RunKey]) -> Vec<RunKey>;
+    cancel::rash(limit: i64) -> Vec<RunKey>;
+    revive::standing(run: RunKey) -> Option<Standing>;
+    revive::fallen_branches(run: RunKey) -> Vec<RunKey>;
+    revive::fallen_parent(run: RunKey) -> Option<RunKey>;
     answers::fate(run: RunKey, ordinal: Ordinal) -> Option<(WaitStatus, bool)>;
     explain::facts(run_id: &str) -> Option<Facts>;
     forks::join(runs: &[RunKey]) -> Vec<Joined>;
     forks::ripe(limit: i64) -> Vec<RunKey>;
-    forks::parent(run: RunKey) -> Option<RunKey>;
-    forks::run_id(run: RunKey) -> Option<String>;
-    forks::branches(run: RunKey) -> Vec<(String, bool)>;
+    forks::states(run: RunKey, ordinal: Ordinal, from: i32, limit: i64) -> Vec<BranchState>;
     read::run(run_id: &str) -> Option<RunView>;
     read::events(run: RunKey, from: Ordinal, limit: i64) -> Vec<EventView>;
     read::outcome(run: RunKey) -> Option<Outcome>;
@@ -143,7 +153,7 @@ impl Store {
     }
 
     pub(crate) async fn retry_run(&self, run: RunKey) -> Result<Option<RunStatus>> {
-        within(answers::retry(&self.pool, run)).await
+        within(revive::retry(&self.pool, run)).await
     }
 
     /// In how many milliseconds the next wait is over.
@@ -162,15 +172,49 @@ impl Store {
         within(answers::answer(&self.pool, run, ordinal, kind, by, body)).await
     }
 
-    /// Joins those of these runs whose branches are all over, and so on upwards. Answers whether any goes on.
-    pub(crate) async fn join_all(&self, mut runs: Vec<RunKey>) -> Result<bool> {
+    /// Joins those of these runs whose branches are all over, and so on upwards; `failed` tells that branches may have failed, which
+    /// stops the others where the fork does not wait for them. Answers whether any run goes on.
+    pub(crate) async fn join_all(&self, mut runs: Vec<RunKey>, mut failed: bool) -> Result<bool> {
         let mut any = false;
         while !runs.is_empty() {
+            if failed {
+                let stopping = self.stop_others(&runs).await?;
+                self.carry_out(stopping).await?;
+            }
             let joined = self.join(&runs).await?;
             any |= joined.iter().any(|j| !j.failed);
             runs = joined.into_iter().filter(|j| j.failed).filter_map(|j| j.parent).collect();
+            failed = true;
         }
         Ok(any)
+    }
+
+    /// Carries out orders to cancel, downwards. What cannot be done now is left to a sweep. Answers the runs that waited for those.
+    pub(crate) async fn carry_out(&self, orders: Vec<RunKey>) -> Result<Vec<RunKey>> {
+        let (mut level, mut above) = (orders, Vec::new());
+        while !level.is_empty() {
+            let mut next = Vec::new();
+            for some in level.chunks(CANCELS) {
+                let done = self.cancel(some, true).await?;
+                above.extend(done.iter().filter(|before| before.done).filter_map(|before| before.parent));
+                next.extend(self.ordered_below(some).await?);
+            }
+            level = next;
+        }
+        Ok(above)
+    }
+
+    /// Does what was left undone around forks, by whoever died: stops branches, carries out orders, joins. Answers whether any run
+    /// goes on.
+    pub(crate) async fn sweep_forks(&self, limit: i64) -> Result<bool> {
+        let rash = self.rash(limit).await?;
+        if !rash.is_empty() {
+            self.stop_others(&rash).await?;
+        }
+        let orders = self.ordered(limit).await?;
+        self.carry_out(orders).await?;
+        let ripe = self.ripe(limit).await?;
+        self.join_all(ripe, false).await
     }
 
     /// Releases whatever a node of this process holds.

@@ -8,6 +8,7 @@ mod answers;
 pub(crate) mod audit;
 #[doc(hidden)]
 pub mod audit_plant;
+mod cancel;
 mod claim;
 #[cfg(feature = "node")]
 mod clock;
@@ -27,6 +28,7 @@ mod nodes;
 mod pulse;
 mod read;
 mod reserve;
+mod revive;
 mod submit;
 mod timers;
 mod workflows;

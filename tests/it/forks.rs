@@ -136,18 +136,29 @@ async fn branches_share_the_input_and_start_from_a_copy_of_the_state() {
     node.shutdown().await.unwrap();
 }
 
+/// `LONGHAUL_STORM_ROUNDS=100` for the long version.
+fn storm_rounds() -> i64 {
+    std::env::var("LONGHAUL_STORM_ROUNDS").map_or(10, |rounds| rounds.parse().unwrap())
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_storm_of_branches_on_two_nodes_joins_once_and_in_order() {
     let db = database().await;
     let app = Tree::default();
     let (a, b) = (node(&db, "a", &app).await, node(&db, "b", &app).await);
-    let expected = format!("{:?}", (10..310).collect::<Vec<i64>>());
-    for round in 0..5 {
-        let run = a.client().enqueue::<Tree>(format!("storm {round}"), "each 300".into()).await.unwrap();
+    let expected = format!("{:?}", (10..1010).collect::<Vec<i64>>());
+    let rounds = storm_rounds();
+    for round in 0..rounds {
+        let run = a.client().enqueue::<Tree>(format!("storm {round}"), "each 1000".into()).await.unwrap();
         assert_eq!(run.output().await.unwrap(), expected);
     }
     let mut conn = connect(&db).await;
-    assert_eq!(number(&mut conn, "select count(*) from longhaul.events where type = 51").await, 5, "five joins");
+    let joins = "select count(*) from longhaul.events where type = 51";
+    assert_eq!(number(&mut conn, joins).await, rounds, "one join each");
+    // Both took part, and the last branches of a round did end in different flushes.
+    let crossing = "select count(*) from (select parent from longhaul.runs where parent is not null
+        group by parent having count(distinct finished_at) > 1) as p";
+    assert_eq!(number(&mut conn, crossing).await, rounds);
     check(&db).await;
     a.shutdown().await.unwrap();
     b.shutdown().await.unwrap();

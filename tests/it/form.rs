@@ -119,6 +119,7 @@ fn image(state: Option<&str>) -> Image {
         run_id: "ticket-7".into(),
         input: JsonText::parse(r#"{"title": "It is on fire"}"#, "input", 100).unwrap(),
         state: state.map(|state| JsonText::parse(state, "state", 1000).unwrap()),
+        unsaved: false,
     }
 }
 

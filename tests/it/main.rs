@@ -16,6 +16,7 @@ mod models;
 mod notify;
 mod ownership;
 mod people;
+mod policies;
 mod proxy;
 mod rehearsal;
 mod results;

@@ -382,7 +382,7 @@ async fn a_cancel_that_crosses_a_wait_ends_that_wait_too() {
     let mut conn = connect(&db).await;
     eventually("the cancel waits for it", async || {
         let waiting = "select count(*) from pg_stat_activity where datname = current_database()
-            and wait_event_type = 'Lock' and query like '%longhaul.runs where id = $1 for update%'";
+            and wait_event_type = 'Lock' and query like '%longhaul.cancel_orders%'";
         (number(&mut conn, waiting).await == 1).then_some(())
     })
     .await;

@@ -1,4 +1,4 @@
-//! The moves of an item. Once settled, it never moves again.
+//! The moves of an item. Once settled, it never moves again, but for an answer that is wanted after all.
 
 use crate::domain::ItemStatus;
 
@@ -17,6 +17,9 @@ moves! {
         /// Its answer came when its wait did not ask any more.
         Superseded = "superseded", "ingest::answer", Keeper, [Pending -> Superseded, Sent -> Superseded], stays, [],
             "paid, and changes nothing else";
+        /// Its wait was stopped when the answer came, and is taken up again.
+        Wanted = "wanted", "revive::retry", Anyone, [Superseded -> Succeeded], stays, [],
+            "paid once, and not asked again";
         /// It has no answer, and its wait goes out again.
         Requeued = "requeued", "ingest::retry", Keeper,
             [Pending -> Errored, Pending -> Expired, Pending -> Canceled, Pending -> Missing,

@@ -60,9 +60,13 @@ moves! {
         Expired = "expired", "answers::expire", Anyone, [Waiting -> Runnable], stays, [TimerFired],
             "nobody owns it; the answer agreed on is stored";
         /// It is ended by request.
-        Canceled = "canceled", "answers::cancel", Anyone,
+        Canceled = "canceled", "cancel::cancel", Anyone,
             [Runnable -> Canceled, Owned -> Canceled, Waiting -> Canceled, Parked -> Canceled], rises, [RunCanceled],
-            "the owner hears `Superseded`";
+            "the owner hears `Superseded`; orders the same for its branches";
+        /// A branch of a fork that does not wait has failed, and this is another one.
+        Stopped = "stopped", "cancel::cancel", Anyone,
+            [Runnable -> Canceled, Owned -> Canceled, Waiting -> Canceled, Parked -> Canceled], rises, [RunCanceled],
+            "the owner hears `Superseded`; only by an order, and it may go on later";
         /// All its branches are over.
         Joined = "joined", "forks::join", Anyone, [Waiting -> Runnable], stays, [ForkJoined],
             "their results are the answer";
@@ -70,9 +74,10 @@ moves! {
         BranchFailed = "branch failed", "forks::join", Anyone, [Waiting -> Failed], stays, [ForkFailed, RunFailed],
             "unless failures are collected; stores the error";
         /// An operator sets it going again, from its last durable state.
-        Retried = "retried", "answers::retry", Anyone,
-            [Failed -> Runnable, Failed -> Waiting, Parked -> Runnable, Parked -> Waiting], rises, [RunRetried],
-            "waiting when its request goes out again; the stored error is gone";
+        Retried = "retried", "revive::retry", Anyone,
+            [Failed -> Runnable, Failed -> Waiting, Parked -> Runnable, Parked -> Waiting, Canceled -> Runnable,
+                Canceled -> Waiting], rises, [RunRetried],
+            "waiting when its request goes out again; the stored error is gone; of canceled ones only what was stopped";
         /// Its request goes out again.
         Requeued = "requeued", "ingest::retry", Keeper, [Waiting -> Waiting], stays, [ModelRetried],
             "nobody owns it";

@@ -36,10 +36,14 @@ moves! {
         Joined = "joined", "forks::join", Anyone, [Open -> Answered, Open -> Failed], stays, [ForkJoined],
             "failed, if a branch was and failures are not collected";
         /// An operator set its run going again.
-        Reopened = "reopened", "answers::retry", Anyone, [Failed -> Open], stays, [RunRetried],
+        Reopened = "reopened", "revive::retry", Anyone, [Failed -> Open], stays, [RunRetried],
             "with a fresh budget of errors";
+        /// A stopped run goes on, and its wait is taken up where it is by now.
+        TakenUp = "taken up", "revive::retry", Anyone,
+            [Canceled -> Open, Canceled -> Reserved, Canceled -> Sent, Canceled -> Answered], stays, [RunRetried],
+            "what was at the provider is not asked again";
         /// Its run is canceled.
-        Canceled = "canceled", "answers::cancel", Anyone,
+        Canceled = "canceled", "cancel::cancel", Anyone,
             [Open -> Canceled, Reserved -> Canceled, Sent -> Canceled, Answered -> Canceled], stays, [RunCanceled],
             "what comes for it later is booked and changes nothing else";
         /// The run takes the answer.

@@ -1,7 +1,7 @@
 //! What a step of a dynamic workflow can ask for: the wants of the typed form, with names for steps and JSON for values.
 
 use super::{Dynamic, DynamicNext, NAME_RULE, is_name};
-use crate::domain::{Due, ForkPolicy, Frame, JsonText, NewBranch, WaitKind};
+use crate::domain::{Due, ForkPolicy, Frame, JoinRule, JsonText, NewBranch, WaitKind};
 use crate::run::flow::{Act, Outcome};
 use crate::run::fork::named_branch;
 use crate::run::model::ModelRequest;
@@ -110,7 +110,7 @@ impl<'r> DynamicRun<'r> {
 
     /// As [`Run::fork`], with 2 to 1,024 branches.
     pub fn fork(&self) -> DynamicFork {
-        DynamicFork { branches: Ok(Vec::new()) }
+        DynamicFork { branches: Ok(Vec::new()), rule: JoinRule::default() }
     }
 }
 
@@ -181,6 +181,7 @@ impl DynamicAsking {
 #[must_use = "no branch is opened until `.join(step)` says who takes the results, and the step returns that"]
 pub struct DynamicFork {
     branches: Result<Vec<NewBranch>, Outcome>,
+    rule: JoinRule,
 }
 
 impl DynamicFork {
@@ -190,34 +191,49 @@ impl DynamicFork {
             branches.push(named_branch(&name.into(), &checked(step)?, &input.into())?);
             Ok(branches)
         });
-        Self { branches }
+        Self { branches, ..self }
+    }
+
+    /// As [`Fork::merge`](crate::Fork::merge).
+    pub fn merge(mut self) -> Self {
+        self.rule.merge = true;
+        self
+    }
+
+    /// As [`Fork::fail_fast`](crate::Fork::fail_fast).
+    pub fn fail_fast(mut self) -> Self {
+        self.rule.policy = ForkPolicy::FailFast;
+        self
     }
 
     /// The step that takes the results as an array in the order of the branches, once all of them are over. If one fails, the run
     /// fails.
     pub fn join(self, step: impl Into<String>) -> DynamicNext {
-        self.joined(step, ForkPolicy::WaitAll, false)
+        self.joined(step, false)
     }
 
     /// As [`join`](Self::join), but the results are an object, by the names of the branches. Two of the same name fail the run.
     pub fn join_by_name(self, step: impl Into<String>) -> DynamicNext {
-        self.joined(step, ForkPolicy::WaitAll, true)
+        self.joined(step, true)
     }
 
     /// As [`join`](Self::join), but a branch that fails is a result too: each is `{"ok": result}` or `{"failed": failure}`.
-    pub fn collect(self, step: impl Into<String>) -> DynamicNext {
-        self.joined(step, ForkPolicy::Collect, false)
+    pub fn collect(mut self, step: impl Into<String>) -> DynamicNext {
+        self.rule.policy = ForkPolicy::Collect;
+        self.joined(step, false)
     }
 
     /// As [`collect`](Self::collect), by name.
-    pub fn collect_by_name(self, step: impl Into<String>) -> DynamicNext {
-        self.joined(step, ForkPolicy::Collect, true)
+    pub fn collect_by_name(mut self, step: impl Into<String>) -> DynamicNext {
+        self.rule.policy = ForkPolicy::Collect;
+        self.joined(step, true)
     }
 
-    fn joined(self, step: impl Into<String>, policy: ForkPolicy, by_name: bool) -> DynamicNext {
+    fn joined(self, step: impl Into<String>, by_name: bool) -> DynamicNext {
+        let rule = self.rule;
         let act = self.branches.and_then(|branches| {
             let carry = by_name.then(|| names(&branches)).transpose()?;
-            Ok(Act::Fork { then: Frame { step: checked(step)?, carry }, branches, policy })
+            Ok(Act::Fork { then: Frame { step: checked(step)?, carry }, branches, rule })
         });
         Next::of(act)
     }

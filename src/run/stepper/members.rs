@@ -3,7 +3,7 @@
 use super::LedgerEvent;
 use super::snapshot::stack;
 use crate::domain::json::text;
-use crate::domain::{Change, EventType, Failure, FailureCode, Fence, ForkPolicy, JsonText, NewBranch, NewEvent, NewWait};
+use crate::domain::{Change, EventType, Failure, FailureCode, Fence, JoinRule, JsonText, NewBranch, NewEvent, NewWait};
 use crate::domain::{Frame, Ordinal, Position, RunKey, Transition, WaitKey, WaitKind};
 use crate::run::flow::Manifest;
 use crate::run::trampoline::{self, Ended, Held, Started, event};
@@ -40,6 +40,8 @@ pub(super) struct Member {
     starts: u32,
     /// The wait of a model whose answer no step has taken yet.
     unapplied: Option<Ordinal>,
+    /// The branches whose states are brought together with what the next step finds, as long as no step has completed with it.
+    pub(super) merging: Vec<Opened>,
     pub(super) status: Status,
 }
 
@@ -67,7 +69,7 @@ pub(super) enum Status {
     Forked {
         ordinal: Ordinal,
         branches: Vec<Opened>,
-        policy: ForkPolicy,
+        rule: JoinRule,
     },
     Completed {
         #[serde(with = "text")]
@@ -78,7 +80,10 @@ pub(super) enum Status {
         failure: Failure,
         again: Box<Status>,
     },
-    Canceled,
+    /// With what it goes on, if it was stopped because its fork did not wait.
+    Canceled {
+        again: Option<Box<Status>>,
+    },
     Parked {
         reason: String,
     },
@@ -101,7 +106,33 @@ impl Status {
     pub(super) const READY: Self = Self::Ready { after_ms: 0 };
 
     pub(super) fn is_over(&self) -> bool {
-        matches!(self, Self::Completed { .. } | Self::Failed { .. } | Self::Canceled)
+        matches!(self, Self::Completed { .. } | Self::Failed { .. } | Self::Canceled { .. })
+    }
+
+    /// The branches that it waits for, or would wait for if it went on.
+    fn fork(&self) -> Option<&[Opened]> {
+        match self {
+            Self::Forked { branches, .. } => Some(branches),
+            Self::Failed { again, .. } | Self::Canceled { again: Some(again) } => again.fork(),
+            Self::Ready { .. }
+            | Self::Waiting { .. }
+            | Self::Completed { .. }
+            | Self::Canceled { again: None }
+            | Self::Parked { .. } => None,
+        }
+    }
+
+    /// What it goes on with when it is set going again: what failed, is parked, or was stopped.
+    fn again(&self) -> Option<Self> {
+        match self {
+            Self::Failed { again, .. } | Self::Canceled { again: Some(again) } => Some((**again).clone()),
+            Self::Parked { .. } => Some(Self::READY),
+            Self::Ready { .. }
+            | Self::Waiting { .. }
+            | Self::Forked { .. }
+            | Self::Completed { .. }
+            | Self::Canceled { again: None } => None,
+        }
     }
 
     /// The word that the ledger has for it.
@@ -111,7 +142,7 @@ impl Status {
             Self::Waiting { .. } | Self::Forked { .. } => "waiting",
             Self::Completed { .. } => "completed",
             Self::Failed { .. } => "failed",
-            Self::Canceled => "canceled",
+            Self::Canceled { .. } => "canceled",
             Self::Parked { .. } => "parked",
         }
     }
@@ -151,16 +182,10 @@ impl Members {
     /// Whether a snapshot from outside holds together: every run that another one names is there.
     pub(super) fn is_whole(&self) -> bool {
         let there = |run: &i64| self.runs.contains_key(run);
-        let named = |status: &Status| match status {
-            Status::Forked { branches, .. } => branches.iter().all(|branch| there(&branch.run)),
-            _ => true,
-        };
+        let opened = |branches: &[Opened]| branches.iter().all(|branch| there(&branch.run));
         let whole = |member: &Member| {
-            let again = match &member.status {
-                Status::Failed { again, .. } => named(again),
-                other => named(other),
-            };
-            again && member.parent.iter().all(there) && member.cursor > 0
+            let branches = member.status.fork().unwrap_or_default();
+            opened(branches) && opened(&member.merging) && member.parent.iter().all(there) && member.cursor > 0
         };
         there(&ROOT.0) && self.runs.values().all(whole)
     }
@@ -243,20 +268,24 @@ impl Members {
                 at = Some(position);
                 Status::Waiting { ordinal: opened, wait }
             }
-            Change::Fork { position, branches, policy } => {
+            Change::Fork { position, branches, rule } => {
                 at = Some(position);
                 if let Some(state) = &transition.state {
                     self.change(run, |member| member.state = Some(state.clone()));
                 }
-                Status::Forked { ordinal: opened, branches: self.open(run, opened, branches), policy }
+                Status::Forked { ordinal: opened, branches: self.open(run, opened, branches), rule }
             }
             Change::Complete(output) => Status::Completed { output },
             Change::Fail(failure) => Status::Failed { failure, again: Box::new(Status::READY) },
             Change::Park(reason) => Status::Parked { reason },
         };
         let in_memory = at.is_some();
+        let moved = in_memory && errors == 0;
         self.change(run, |member| {
             member.status = status;
+            if moved {
+                member.merging.clear();
+            }
             (member.errors, member.starts) = (errors, 0);
             if let Some(position) = at {
                 member.position = position.into();
@@ -323,33 +352,46 @@ impl Members {
 
     /// Ends a run by request, and the branches that it waits for.
     pub(super) fn cancel(&mut self, run: RunKey) -> bool {
+        self.end(run, false)
+    }
+
+    /// Ends a branch whose fork does not wait for it any more, and what it waits for itself. It may go on later.
+    pub(super) fn stop(&mut self, run: RunKey) {
+        self.end(run, true);
+    }
+
+    fn end(&mut self, run: RunKey, stopped: bool) -> bool {
         let Some(was) = self.find(run).map(|member| member.status.clone()).filter(|was| !was.is_over()) else {
             return false;
         };
-        self.tell(run, &event(EventType::RunCanceled, &json!({"was": was.word()})));
-        self.change(run, |member| member.status = Status::Canceled);
-        if let Status::Forked { branches, .. } = was {
-            for branch in branches {
-                self.cancel(branch.run());
-            }
+        let payload = match stopped {
+            true => json!({"was": was.word(), "by": "fail-fast"}),
+            false => json!({"was": was.word()}),
+        };
+        self.tell(run, &event(EventType::RunCanceled, &payload));
+        let below: Vec<RunKey> = was.fork().unwrap_or_default().iter().map(Opened::run).collect();
+        let again = match was {
+            Status::Parked { .. } => Status::READY,
+            other => other,
+        };
+        self.change(run, |member| member.status = Status::Canceled { again: stopped.then(|| Box::new(again)) });
+        for branch in below {
+            self.end(branch, stopped);
         }
         true
     }
 
-    /// Sets a failed or parked run going again: its failed branches first, then itself, then whoever failed with it.
+    /// Sets a run going again that failed, is parked or was stopped, after the branches that it fell with; then whoever fell because
+    /// of it, and so on upwards.
     pub(super) fn retry(&mut self, run: RunKey) -> bool {
-        if !self.retry_below(run) {
+        if !self.revive(run) {
             return false;
         }
         let mut child = run;
         while let Some(parent) = self.get(child).parent.map(RunKey) {
-            let waits = match &self.get(parent).status {
-                Status::Failed { again, .. } => {
-                    matches!(&**again, Status::Forked { branches, .. } if branches.iter().any(|b| b.run() == child))
-                }
-                _ => false,
-            };
-            if !waits || !self.revive(parent) {
+            let status = &self.get(parent).status;
+            let waits = status.fork().is_some_and(|branches| branches.iter().any(|branch| branch.run() == child));
+            if !(waits && status.is_over()) || !self.revive(parent) {
                 break;
             }
             child = parent;
@@ -357,31 +399,15 @@ impl Members {
         true
     }
 
-    fn retry_below(&mut self, run: RunKey) -> bool {
-        let failed = match self.find(run).map(|member| &member.status) {
-            Some(Status::Failed { again, .. }) => match &**again {
-                Status::Forked { branches, .. } => branches.iter().map(Opened::run).collect(),
-                _ => Vec::new(),
-            },
-            Some(Status::Parked { .. }) => Vec::new(),
-            _ => return false,
-        };
-        for branch in failed {
-            if matches!(self.get(branch).status, Status::Failed { .. }) {
-                self.retry_below(branch);
+    fn revive(&mut self, run: RunKey) -> bool {
+        let Some(was) = self.find(run).map(|member| member.status.clone()) else { return false };
+        let Some(again) = was.again() else { return false };
+        for branch in was.fork().unwrap_or_default() {
+            if self.get(branch.run()).status.is_over() {
+                self.revive(branch.run());
             }
         }
-        self.revive(run)
-    }
-
-    fn revive(&mut self, run: RunKey) -> bool {
-        let was = self.get(run).status.clone();
-        let (word, again) = (was.word(), match was {
-            Status::Failed { again, .. } => *again,
-            Status::Parked { .. } => Status::READY,
-            _ => return false,
-        });
-        self.tell(run, &event(EventType::RunRetried, &json!({"was": word})));
+        self.tell(run, &event(EventType::RunRetried, &json!({"was": was.word()})));
         self.change(run, |member| {
             member.status = again;
             (member.errors, member.starts) = (0, 0);
@@ -412,6 +438,7 @@ impl Member {
             errors: 0,
             starts: 0,
             unapplied: None,
+            merging: Vec::new(),
             status: Status::READY,
         }
     }

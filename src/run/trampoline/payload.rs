@@ -1,6 +1,6 @@
 //! The payloads of the trampoline's events: names, counts, digests. What user code said is never among them.
 
-use crate::domain::{Cause, Due, EventType, ForkPolicy, JsonText, NewEvent, NewWait};
+use crate::domain::{Cause, Due, EventType, JoinRule, JsonText, NewEvent, NewWait};
 use serde::Serialize;
 
 #[derive(Serialize)]
@@ -56,7 +56,8 @@ pub(super) struct Asked<'a> {
 #[derive(Serialize)]
 pub(super) struct Opened {
     pub(super) branches: usize,
-    pub(super) policy: ForkPolicy,
+    #[serde(flatten)]
+    pub(super) rule: JoinRule,
 }
 
 #[derive(Serialize)]

@@ -1,0 +1,135 @@
+//! Setting runs going again that failed, were parked, or were stopped with their fork.
+
+use super::error::StoreError;
+use crate::domain::{RunKey, RunStatus};
+use crate::store::codec::Code;
+use sqlx::PgPool;
+
+/// Sets a run going again from its last durable state: one that failed or is parked, or was stopped because its fork did not wait. A
+/// request that failed for good goes out again with a fresh budget; what was stopped takes up its wait where it is by now. Answers
+/// what the run is then; `None`: it is nothing of that.
+pub(super) async fn retry(pool: &PgPool, run: RunKey) -> Result<Option<RunStatus>, StoreError> {
+    let after = sqlx::query_scalar!(
+        r#"
+with locked as materialized (
+    select r.id, r.status, r.wait from longhaul.runs r
+    where r.id = $1 and (r.status in (4, 6) or r.status = 7 and exists (
+        select from longhaul.fork_branches f where f.child = r.id and f.stopped
+    ))
+    for update
+),
+-- What became of the wait while nobody waited on it: its item is locked, so that a result that is just coming in is seen.
+asked as materialized (
+    select w.run, w.ordinal, case
+        when w.status = 6 then 1
+        when a.run is not null then 4
+        when i.status in (3, 10) then 4
+        when i.status in (1, 2) then case when b.status >= 5 then 3 else 2 end
+        else 1
+    end as status, i.batch, i.item
+    from locked l
+    join longhaul.waits w on w.run = l.id and w.ordinal = l.wait and w.status in (6, 8)
+    left join longhaul.answers a on a.run = w.run and a.ordinal = w.ordinal
+    left join lateral (
+        select i.batch, i.item, i.status from longhaul.batch_items i where i.batch = w.batch and i.item = w.item
+            and i.run = w.run and i.wait = w.ordinal for update
+    ) i on true
+    left join longhaul.batches b on b.id = i.batch
+),
+reopened as (
+    update longhaul.waits w set status = a.status, errors = 0, kept_due_at = null,
+        queued_at = case when a.status = 1 then longhaul.now() end,
+        due_at = case when a.status = 1 then w.kept_due_at end,
+        batch = case when a.status <> 1 then w.batch end,
+        item = case when a.status <> 1 then w.item end
+    from asked a where w.run = a.run and w.ordinal = a.ordinal
+),
+-- An answer that came while nobody waited was paid for, and serves now.
+wanted as (
+    update longhaul.batch_items i set status = 3
+    from asked a where i.batch = a.batch and i.item = a.item and a.status = 4 and i.status = 10
+),
+moved as (
+    update longhaul.runs r set status = case when a.status in (1, 2, 3) then 3 else 1 end,
+        ready_at = case when a.status in (1, 2, 3) then null else longhaul.now() end,
+        finished_at = null, reason = null, starts = 0, errors = 0, fence = r.fence + 1, cursor = r.cursor + 1
+    from locked l left join asked a on a.run = l.id
+    where r.id = l.id
+    returning r.id, r.cursor, r.status, l.status as was
+),
+goes_on as (update longhaul.fork_branches f set stopped = false from moved m where f.child = m.id and f.stopped),
+not_any_more as (delete from longhaul.cancel_orders o using moved m where o.run = m.id),
+told as (
+    insert into longhaul.events (run, ordinal, nonce, type, payload)
+    select id, cursor - 1, longhaul.nonce(), 7,
+        json_build_object('was', case was when 4 then 'parked' when 6 then 'failed' else 'canceled' end)
+    from moved
+),
+-- An error is of a run that is over.
+gone as (delete from longhaul.outputs o using moved m where o.run = m.id)
+select status as "status!" from moved
+"#,
+        run.0
+    )
+    .fetch_optional(pool)
+    .await?;
+    Ok(after.map(RunStatus::decode))
+}
+
+/// Whether a run can be set going again, and what it is.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Standing {
+    pub status: RunStatus,
+    /// It was canceled, because its fork did not wait.
+    pub stopped: bool,
+}
+
+/// What a run is.
+pub(super) async fn standing(pool: &PgPool, run: RunKey) -> Result<Option<Standing>, StoreError> {
+    let row = sqlx::query!(
+        r#"
+select r.status, coalesce(f.stopped, false) as "stopped!" from longhaul.runs r
+left join longhaul.fork_branches f on f.child = r.id
+where r.id = $1
+"#,
+        run.0
+    )
+    .fetch_optional(pool)
+    .await?;
+    Ok(row.map(|r| Standing { status: RunStatus::decode(r.status), stopped: r.stopped }))
+}
+
+/// The branches that keep a run's fork from being joined with results: those that failed, and those that were stopped for them.
+pub(super) async fn fallen_branches(pool: &PgPool, run: RunKey) -> Result<Vec<RunKey>, StoreError> {
+    let rows = sqlx::query_scalar!(
+        r#"
+select c.id from longhaul.runs r
+join longhaul.waits w on w.run = r.id and w.ordinal = r.wait and w.kind = 5 and w.status in (6, 8)
+join longhaul.fork_branches f on f.run = w.run and f.ordinal = w.ordinal
+join longhaul.runs c on c.id = f.child
+where r.id = $1 and (c.status = 6 or c.status = 7 and f.stopped)
+order by f.branch
+"#,
+        run.0
+    )
+    .fetch_all(pool)
+    .await?;
+    Ok(rows.into_iter().map(RunKey).collect())
+}
+
+/// The run that waits for this one, if it failed or was stopped on the fork that this one is a branch of.
+pub(super) async fn fallen_parent(pool: &PgPool, run: RunKey) -> Result<Option<RunKey>, StoreError> {
+    let parent = sqlx::query_scalar!(
+        r#"
+select r.id from longhaul.fork_branches f
+join longhaul.runs r on r.id = f.run and r.wait = f.ordinal
+join longhaul.waits w on w.run = r.id and w.ordinal = r.wait and w.status in (6, 8)
+where f.child = $1
+    and (r.status = 6 or r.status = 7 and exists (select from longhaul.fork_branches g where g.child = r.id and g.stopped))
+"#,
+        run.0
+    )
+    .fetch_optional(pool)
+    .await?;
+    Ok(parent.map(RunKey))
+}
