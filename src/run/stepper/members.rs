@@ -190,7 +190,8 @@ impl Members {
         there(&ROOT.0) && self.runs.values().all(whole)
     }
 
-    /// The runs that are not over and that the root still waits for, depth first, branches before who opened them.
+    /// The runs that are not over and that the root still waits for, depth first, branches before who opened
+    /// them unless that one is through with them.
     pub(super) fn under_way(&self) -> Vec<RunKey> {
         let mut found = Vec::new();
         self.walk(ROOT, &mut found);
@@ -199,14 +200,15 @@ impl Members {
 
     fn walk(&self, run: RunKey, found: &mut Vec<RunKey>) {
         let member = self.get(run);
+        // A fork that does not wait comes before what is left of its branches.
+        let first = self.is_decided(run);
+        found.extend(first.then_some(run));
         if let Status::Forked { branches, .. } = &member.status {
             for branch in branches {
                 self.walk(branch.run(), found);
             }
         }
-        if !member.status.is_over() {
-            found.push(run);
-        }
+        found.extend((!first && !member.status.is_over()).then_some(run));
     }
 
     /// The request of a wait that is open.
