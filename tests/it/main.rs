@@ -17,6 +17,7 @@ mod notify;
 mod ownership;
 mod people;
 mod policies;
+mod programs;
 mod proxy;
 mod rehearsal;
 mod results;
