@@ -151,3 +151,35 @@ async fn on_two_nodes_they_end_as_in_memory_and_by_the_same_way() {
     a.shutdown().await.unwrap();
     b.shutdown().await.unwrap();
 }
+
+#[test]
+fn the_programs_have_everything_in_them() {
+    use longhaul::EventType as T;
+    let traces: Vec<_> = programs().iter().map(|plan| whole(plan, Arc::default())).collect();
+    let mut seen = std::collections::BTreeMap::<T, usize>::new();
+    for (kind, _) in traces.iter().flat_map(|trace| trace.ledgers.values().flatten()) {
+        *seen.entry(*kind).or_default() += 1;
+    }
+    let wanted = [
+        T::RunCompleted,
+        T::RunFailed,
+        T::RunCanceled,
+        T::StepFailed,
+        T::ModelAnswered,
+        T::ModelFailed,
+        T::HumanAnswered,
+        T::HumanExpired,
+        T::ExternalAnswered,
+        T::TimerFired,
+        T::ForkJoined,
+        T::ForkFailed,
+        T::ToolsCompleted,
+        T::Custom,
+    ];
+    for kind in wanted {
+        assert!(seen.contains_key(&kind), "no {kind} in {seen:?}");
+    }
+    let ended = |end: fn(&End) -> bool| traces.iter().filter(|trace| end(&trace.end)).count();
+    let (finished, failed) = (ended(|e| matches!(e, End::Finished(_))), ended(|e| matches!(e, End::Failed(_))));
+    assert!(finished > 4 && failed > 4, "{finished} finished, {failed} failed");
+}

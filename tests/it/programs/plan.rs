@@ -80,38 +80,48 @@ const NAP: Duration = Duration::from_millis(20);
 /// The keys of the state that steps set.
 const KEYS: [&str; 3] = ["a", "b", "c"];
 
+/// Programs of up to so many turns one after the other.
+const DEPTH: usize = 7;
+
 pub fn plans() -> impl Strategy<Value = Plan> {
-    let leaf = prop_oneof![10 => Just(Act::Finish), 1 => Just(Act::Halt), 1 => Just(Act::Fatal)];
-    let set = || prop::option::weighted(0.3, (0..KEYS.len(), 0u8..2));
-    let plan = move |act: BoxedStrategy<Act>| {
-        (set(), 0usize..3, act).prop_map(|(set, records, act)| Plan { set, records, act })
+    let plan = |act: BoxedStrategy<Act>| {
+        let set = prop::option::weighted(0.2, (0..KEYS.len(), 0u8..2));
+        (set, 0usize..3, act).prop_map(|(set, records, act)| Plan { set, records, act }).boxed()
     };
-    plan(leaf.boxed()).prop_recursive(6, 24, 4, move |inner| {
-        let next = || inner.clone().prop_map(Box::new);
-        let what = prop_oneof![
-            3 => Just(What::Model),
-            1 => Just(What::Refusing),
-            1 => (1u8..3).prop_map(What::Talk),
-            1 => Just(What::Tools),
-            2 => Just(What::Person),
-            1 => Just(What::Late),
-            1 => Just(What::Leaves),
-            1 => Just(What::Service),
-            1 => Just(What::Sleep),
-        ];
-        let join = prop_oneof![2 => Just(Join::WaitAll), 2 => Just(Join::FailFast), 2 => Just(Join::Collect)];
-        let branches = prop::collection::vec(inner.clone(), 2..4);
-        let act = prop_oneof![
-            2 => next().prop_map(Act::Goto),
-            1 => next().prop_map(Act::FailOnce),
-            1 => next().prop_map(Act::Broken),
-            3 => (next(), any::<bool>(), next()).prop_map(|(callee, carry, then)| Act::Call { callee, carry, then }),
-            4 => (what, any::<bool>(), next()).prop_map(|(what, carry, then)| Act::Ask { what, carry, then }),
-            4 => (branches, join, any::<bool>(), any::<bool>(), next())
-                .prop_map(|(branches, join, merge, by_name, then)| Act::Fork { branches, join, merge, by_name, then }),
-        ];
-        plan(act.boxed())
-    })
+    let leaf = || prop_oneof![12 => Just(Act::Finish), 1 => Just(Act::Halt), 1 => Just(Act::Fatal)];
+    let mut depths = vec![plan(leaf().boxed())];
+    for depth in 1..=DEPTH {
+        let (next, aside) = (depths[depth - 1].clone(), depths[depth.saturating_sub(4)].clone());
+        depths.push(plan(prop_oneof![1 => leaf(), 6 => inner(next, aside)].boxed()));
+    }
+    depths[DEPTH].clone()
+}
+
+/// What goes on: `aside` is for what is called and for branches.
+fn inner(next: BoxedStrategy<Plan>, aside: BoxedStrategy<Plan>) -> impl Strategy<Value = Act> {
+    let next = move || next.clone().prop_map(Box::new);
+    let what = prop_oneof![
+        4 => Just(What::Model),
+        1 => Just(What::Refusing),
+        2 => (1u8..3).prop_map(What::Talk),
+        2 => Just(What::Tools),
+        4 => Just(What::Person),
+        1 => Just(What::Late),
+        1 => Just(What::Leaves),
+        2 => Just(What::Service),
+        1 => Just(What::Sleep),
+    ];
+    let join = prop_oneof![3 => Just(Join::WaitAll), 2 => Just(Join::FailFast), 3 => Just(Join::Collect)];
+    prop_oneof![
+        3 => next().prop_map(Act::Goto),
+        2 => next().prop_map(Act::FailOnce),
+        1 => next().prop_map(Act::Broken),
+        4 => (aside.clone().prop_map(Box::new), any::<bool>(), next())
+            .prop_map(|(callee, carry, then)| Act::Call { callee, carry, then }),
+        8 => (what, any::<bool>(), next()).prop_map(|(what, carry, then)| Act::Ask { what, carry, then }),
+        6 => (prop::collection::vec(aside, 2..4), join, any::<bool>(), any::<bool>(), next())
+            .prop_map(|(branches, join, merge, by_name, then)| Act::Fork { branches, join, merge, by_name, then }),
+    ]
 }
 
 /// A place of a program: a step.
@@ -250,7 +260,11 @@ fn perform(here: &Place, at: usize, world: &World, run: &mut DynamicRun<'_>, inp
 }
 
 fn ask(run: &DynamicRun<'_>, what: What, at: usize, carry: Option<i64>, then: &str) -> DynamicNext {
-    let request = |content: String, tools: Value| json!({"model": "m", "max_tokens": 10_000, "tools": tools, "messages": [{"role": "user", "content": content}]});
+    let request = |content: String, tools: Value| {
+        // No two requests are the same, so that one that is paid twice is found.
+        let (system, messages) = (format!("{} {at}", run.id()), json!([{"role": "user", "content": content}]));
+        json!({"model": "m", "max_tokens": 10_000, "tools": tools, "system": system, "messages": messages})
+    };
     let tools = json!([{"name": Double::NAME, "input_schema": {"type": "object"}}]);
     let person = |prompt: &str| run.human(prompt).schema(json!({"type": "integer"})).context(&json!({"at": at}));
     let suspend = match what {
