@@ -7,6 +7,7 @@ mod audit;
 mod clock;
 mod commit;
 mod drain;
+mod dynamic;
 mod enqueue;
 mod flows;
 mod forks;

@@ -393,7 +393,7 @@ impl Members {
         while let Some(parent) = self.get(child).parent.map(RunKey) {
             let status = &self.get(parent).status;
             let waits = status.fork().is_some_and(|branches| branches.iter().any(|branch| branch.run() == child));
-            if !(waits && status.is_over()) || !self.revive(parent) {
+            if !(waits && status.is_over() && self.revive(parent)) {
                 break;
             }
             child = parent;
