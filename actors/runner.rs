@@ -129,9 +129,9 @@ async fn steps(ctx: &Arc<Ctx>, flow: &dyn Flow, mut held: Held, mut live: Box<dy
                 };
                 let begun = Instant::now();
                 let executed;
-                if builtin::find(info.name).is_some() {
+                if builtin::find(&info.name).is_some() {
                     let arg = held.position.arg.clone();
-                    executed = builtin::call(info.name, arg, run_id, &ctx.shared.tools).await;
+                    executed = builtin::call(&info.name, arg, run_id, &ctx.shared.tools).await;
                 } else {
                     (live, executed) = match execute(live, info, &held, slot).await {
                         Some((Some(live), executed)) => (live, executed),

@@ -63,8 +63,11 @@ pub use domain::*;
 pub mod run;
 #[doc(hidden)]
 pub use run::private as __private;
+pub use run::{Action, LedgerEvent, Snapshot, Stepper, StepperError};
 pub use run::{Answer, Ask, Carrying, Data, ModelRequest, Next, RecordError, Rehearsal, Reply, Result, Run, StepError};
 pub use run::{Asking, Branch, Collect, Fork, ForkEach, Joining, Push, Tool, ToolCall, ToolResult, ToolResultBlock};
+pub use run::{Dynamic, DynamicAsking, DynamicBuilder, DynamicCarrying, DynamicFork, DynamicNext, DynamicRun};
+pub use run::{DynamicSuspend, DynamicWorkflow, InvalidWorkflow, StepOptions};
 pub use run::{Step, StepEntry, StepFuture, StepReturn, Steps, Suspend, ToolUse, TypedFlow, Usage, Workflow};
 
 pub use longhaul_macros::{step, workflow};

@@ -42,6 +42,13 @@ impl NodeBuilder {
         self
     }
 
+    /// A workflow in any other form: a [`DynamicWorkflow`](crate::DynamicWorkflow), or a [`Flow`] of your own.
+    #[must_use]
+    pub fn flow(mut self, flow: impl Flow) -> Self {
+        self.flows.push(Arc::new(flow));
+        self
+    }
+
     /// A provider that steps may ask by this name.
     #[must_use]
     pub fn provider(mut self, name: impl Into<String>, provider: impl BatchProvider) -> Self {
@@ -109,10 +116,10 @@ impl NodeBuilder {
         let mut flows = BTreeMap::new();
         for flow in &self.flows {
             let manifest = flow.manifest();
-            let steps: Vec<String> = manifest.steps.iter().map(|s| s.name.to_owned()).collect();
-            let key = store.register_workflow(manifest.workflow, manifest.version, &steps).await?;
+            let steps: Vec<String> = manifest.steps.iter().map(|s| s.name.to_string()).collect();
+            let key = store.register_workflow(&manifest.workflow, manifest.version, &steps).await?;
             if flows.insert(key, flow.clone()).is_some() {
-                return Err(Error::Registered { kind: "workflow", name: manifest.workflow.to_owned() });
+                return Err(Error::Registered { kind: "workflow", name: manifest.workflow.to_string() });
             }
         }
         Ok(flows)

@@ -1,6 +1,6 @@
 //! A typed workflow behind the erased boundary.
 
-use super::flow::{Act, Executed, Flow, Image, Live, Manifest, Outcome};
+use super::flow::{Act, Executed, Flow, Image, Live, Manifest, Outcome, TypeInfo};
 use super::run::Run;
 use super::workflow::{Step, StepEntry, Workflow};
 use crate::domain::limits::STATE_BYTES;
@@ -22,10 +22,23 @@ pub struct TypedFlow<W: Workflow> {
 impl<W: Workflow> TypedFlow<W> {
     /// The flow of a workflow; `app` is what its steps find in `run.app`.
     pub fn new(app: W) -> Self {
-        let mut table = W::table();
-        table.sort_by_key(|entry| entry.info.name);
-        let steps = table.iter().map(|entry| entry.info.clone()).collect();
-        let manifest = Manifest { workflow: W::NAME, version: W::VERSION, entry: W::Entry::NAME, steps };
+        let manifest = Manifest {
+            workflow: W::NAME.into(),
+            version: W::VERSION,
+            upgrades_from: W::VERSION,
+            entry: W::Entry::NAME.into(),
+            input: TypeInfo::named::<W::Input>(),
+            state: TypeInfo::named::<W::State>(),
+            output: TypeInfo::named::<W::Output>(),
+            steps: Vec::new(),
+        };
+        Self::of(app, manifest, W::table())
+    }
+
+    /// A flow of these steps; those of the manifest are written from them.
+    pub(super) fn of(app: W, mut manifest: Manifest, mut table: Vec<StepEntry<W>>) -> Self {
+        table.sort_by(|a, b| a.info.name.cmp(&b.info.name));
+        manifest.steps = table.iter().map(|entry| entry.info.clone()).collect();
         Self { app: Arc::new(app), manifest, table: table.into() }
     }
 
@@ -97,10 +110,10 @@ impl<W: Workflow> Loaded<W> {
         cursor: Ordinal,
     ) -> Result<(Act, Option<JsonText>), Outcome> {
         self.run.record_from(cursor);
-        let Ok(place) = self.table.binary_search_by(|entry| entry.info.name.cmp(step)) else {
-            return Err(Outcome::Undecodable(format!("workflow `{}` has no step `{step}`", W::NAME)));
+        let Ok(place) = self.table.binary_search_by(|entry| (*entry.info.name).cmp(step)) else {
+            return Err(Outcome::Undecodable(format!("the workflow has no step `{step}`")));
         };
-        let call = self.table[place].call;
+        let call = self.table[place].call.clone();
         self.begin()?;
         let act = call(&mut self.run, arg).await?;
         // What branches make of the state is measured against what it was: it has to be stored.

@@ -1,7 +1,7 @@
 //! What a workflow is: its types, and its steps.
 
 use super::error::{Result, StepError};
-use super::flow::{Act, Outcome, StepInfo};
+use super::flow::{Act, Outcome, StepInfo, TypeInfo};
 use super::next::Next;
 use super::run::Run;
 use crate::domain::{JsonText, StepPolicy};
@@ -9,6 +9,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use std::sync::Arc;
 
 /// What is kept of a run: anything that serde can write as JSON and read back.
 pub trait Data: Serialize + DeserializeOwned + Send + 'static {}
@@ -104,7 +105,7 @@ pub type StepFuture<'a, W, O> = BoxFuture<'a, Result<Next<W, O>>>;
 /// [`#[workflow]`](macro@crate::workflow), in the module `step`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a step of `{W}`",
-    label = "expected `step::name` of a function under `#[step]` in the module of `{W}`"
+    label = "expected `step::name`, the handle of a function under `#[step]` in the module of `{W}`"
 )]
 pub trait Step<W: Workflow>: Copy + Send + Sync + 'static {
     /// What it takes beside the run.
@@ -136,7 +137,10 @@ impl<W: Workflow, O> StepReturn for std::result::Result<Next<W, O>, StepError> {
     type Output = O;
 }
 
-type Call<W> = for<'a> fn(&'a mut Run<W>, Option<JsonText>) -> BoxFuture<'a, std::result::Result<Act, Outcome>>;
+/// What a step asks for, or how it failed.
+pub(super) type Called = std::result::Result<Act, Outcome>;
+/// The function of a step, without its types.
+pub(super) type Call<W> = Arc<dyn for<'a> Fn(&'a mut Run<W>, Option<JsonText>) -> BoxFuture<'a, Called> + Send + Sync>;
 
 /// A row of a workflow's table of steps.
 pub struct StepEntry<W: Workflow> {
@@ -146,26 +150,23 @@ pub struct StepEntry<W: Workflow> {
 
 impl<W: Workflow> StepEntry<W> {
     /// The step's name.
-    pub fn name(&self) -> &'static str {
-        self.info.name
+    pub fn name(&self) -> &str {
+        &self.info.name
     }
 
     /// The row of a step.
     pub fn of<S: Step<W>>(step: S) -> Self {
         let _ = step;
-        let input = std::any::type_name::<S::Input>();
+        let input = TypeInfo::named::<S::Input>();
         Self {
-            info: StepInfo { name: S::NAME, input, policy: S::POLICY, blocking: S::BLOCKING },
-            call: call_untyped::<W, S>,
+            info: StepInfo { name: S::NAME.into(), input, policy: S::POLICY, blocking: S::BLOCKING },
+            call: Arc::new(call_untyped::<W, S>),
         }
     }
 }
 
 /// Decodes the input, calls the step, and takes the types off what it returns.
-fn call_untyped<W: Workflow, S: Step<W>>(
-    run: &mut Run<W>,
-    arg: Option<JsonText>,
-) -> BoxFuture<'_, std::result::Result<Act, Outcome>> {
+fn call_untyped<W: Workflow, S: Step<W>>(run: &mut Run<W>, arg: Option<JsonText>) -> BoxFuture<'_, Called> {
     async move {
         let input = arg.unwrap_or_else(JsonText::null).read::<S::Input>().map_err(|why| {
             let wanted = std::any::type_name::<S::Input>();

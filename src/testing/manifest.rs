@@ -76,7 +76,7 @@ fn describe<W: Workflow>(app: W) -> String {
     let mut text = format!("{} version {}, begins with {}\n", manifest.workflow, manifest.version, manifest.entry);
     for step in &manifest.steps {
         // Writing into a String does not fail.
-        let _ = writeln!(text, "{}({})", step.name, step.input);
+        let _ = writeln!(text, "{}({})", step.name, step.input.name);
     }
     text
 }

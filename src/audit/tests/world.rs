@@ -138,7 +138,7 @@ impl Making {
             .map(|k| {
                 let input = text(json!({ "n": k }));
                 let digest = crate::canonical::digest("tests", &input).unwrap();
-                NewRun { run_id: format!("run-{k}"), workflow, entry: "first", input, digest }
+                NewRun { run_id: format!("run-{k}"), workflow, entry: "first".into(), input, digest }
             })
             .collect();
         store.enqueue(&runs).await.unwrap();
