@@ -22,6 +22,7 @@ mod advancer;
 pub(crate) mod board;
 mod committer;
 pub(crate) mod ctx;
+pub(crate) mod flows;
 mod heart;
 mod ingester;
 mod janitor;
@@ -35,6 +36,7 @@ mod sending;
 mod submitter;
 mod supervision;
 mod supervisor;
+mod taking_over;
 mod timekeeper;
 
 /// What every handler returns; an error means "my state cannot be trusted, start me again".

@@ -3,6 +3,7 @@
 
 use super::board::Kind;
 use super::ctx::Ctx;
+use super::taking_over::{self, Stored, Upgraded};
 use super::{committer, timekeeper};
 use crate::domain::{Change, Failure, FailureCode, InvalidJson, JsonText, Position, Transition, Verdict};
 use crate::observe::count;
@@ -20,7 +21,7 @@ const SLOT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Runs the steps of a claimed run until it is over, suspended, released, or not ours any more.
 pub(super) async fn run(ctx: Arc<Ctx>, claimed: Claimed) {
-    let Some(flow) = ctx.shared.flows.get(&claimed.workflow).cloned() else { return };
+    let Some(served) = ctx.shared.flows.get(claimed.workflow) else { return };
     if let Some(Answer::Line(name, _)) = &claimed.answer
         && !ctx.shared.providers.contains_key(name)
     {
@@ -30,15 +31,34 @@ pub(super) async fn run(ctx: Arc<Ctx>, claimed: Claimed) {
         return;
     }
     let mut held = held(&claimed);
-    if claimed.waited
-        && let Err(failure) = take_answer(&ctx, &mut held, claimed.answer, claimed.asked)
-    {
-        return commit_last(&ctx, &held, failure).await;
+    let answer = match claimed.waited.then(|| answer(&ctx, claimed.answer)).transpose() {
+        Ok(answer) => answer,
+        Err(error) => {
+            let failure = Failure::new(FailureCode::Undecodable, held.position.step.clone(), error.to_string());
+            return commit_last(&ctx, &held, failure).await;
+        }
+    };
+    let (input, mut state) = (claimed.input, claimed.state);
+    let (run_id, asked) = (&claimed.run_id, claimed.asked.as_ref());
+    let stored = Stored { run_id, input: &input, answer: answer.as_ref(), asked };
+    if served.upgrades() {
+        match taking_over::upgrade(&ctx, &served, &held, state.as_ref(), &stored).await {
+            Upgraded::Held(now, its_state) => (held, state) = (*now, its_state),
+            Upgraded::Refused(why) => {
+                ask(&ctx, trampoline::park(&held, "upgrade-failed", why)).await;
+                return;
+            }
+            Upgraded::Lost => return,
+        }
+    }
+    held.position = taking_over::resumed(held.position, &stored);
+    if answer.is_some() {
+        count(&ctx.counters().runs_resumed, 1);
     }
     let run_id: Arc<str> = claimed.run_id.into();
-    let image = Image { run: claimed.run, run_id: run_id.clone(), input: claimed.input, state: claimed.state };
-    match flow.load(image) {
-        Ok(live) => steps(&ctx, &*flow, held, live, &run_id).await,
+    let image = Image { run: claimed.run, run_id: run_id.clone(), input, state };
+    match served.flow.load(image) {
+        Ok(live) => steps(&ctx, &*served.flow, held, live, &run_id).await,
         Err(failure) => commit_last(&ctx, &held, failure).await,
     }
 }
@@ -56,16 +76,7 @@ fn held(claimed: &Claimed) -> Held {
     }
 }
 
-/// Gives the step the answer that it waited for.
-fn take_answer(ctx: &Ctx, held: &mut Held, stored: Option<Answer>, asked: Option<JsonText>) -> Result<(), Failure> {
-    let undecodable =
-        |error: InvalidJson| Failure::new(FailureCode::Undecodable, held.position.step.clone(), error.to_string());
-    let answer = answer(ctx, stored).map_err(undecodable)?;
-    count(&ctx.counters().runs_resumed, 1);
-    held.position = trampoline::resume(held.position.clone(), &answer, asked.as_ref());
-    Ok(())
-}
-
+/// The answer that a run waited for.
 fn answer(ctx: &Ctx, answer: Option<Answer>) -> Result<JsonText, InvalidJson> {
     let lost = |why: String| InvalidJson::Malformed { what: "the answer of a wait", why };
     match answer.ok_or_else(|| lost("it is not stored".into()))? {

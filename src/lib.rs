@@ -64,7 +64,9 @@ pub mod run;
 #[doc(hidden)]
 pub use run::private as __private;
 pub use run::{Answer, Ask, Carrying, Data, ModelRequest, Next, RecordError, Rehearsal, Reply, Result, Run, StepError};
-pub use run::{Asking, Branch, Fork, ForkEach, Push, Tool, ToolCall, ToolResult, ToolResultBlock};
+pub use run::{
+    Asking, Branch, Caller, Fork, ForkEach, InFlight, Manifest, Push, Tool, ToolCall, ToolResult, ToolResultBlock,
+};
 pub use run::{Step, StepEntry, StepFuture, StepReturn, Steps, Suspend, ToolUse, TypedFlow, Usage, Workflow};
 
 pub use longhaul_macros::{step, workflow};

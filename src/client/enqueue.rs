@@ -6,8 +6,8 @@ use crate::domain::canonical::digest;
 use crate::domain::limits::INPUT_BYTES;
 use crate::domain::{JsonText, RunId, RunKey, RunStatus};
 use crate::error::Error;
-use crate::run::{Step, Workflow};
-use crate::store::{Hint, Made, NewRun};
+use crate::run::{Manifest, Step, Workflow};
+use crate::store::{Hint, Made, NewRun, Registrar};
 use std::sync::PoisonError;
 
 /// Runs per statement.
@@ -84,9 +84,7 @@ impl Client {
         if let Some(key) = self.workflows.lock().unwrap_or_else(PoisonError::into_inner).get(&name) {
             return Ok(*key);
         }
-        let mut steps: Vec<String> = W::table().iter().map(|entry| entry.name().to_owned()).collect();
-        steps.sort_unstable();
-        let key = self.store().register_workflow(W::NAME, W::VERSION, &steps).await?;
+        let key = self.store().register_workflow(&Manifest::of::<W>(), Registrar::Client).await?.key;
         self.workflows.lock().unwrap_or_else(PoisonError::into_inner).insert(name, key);
         Ok(key)
     }

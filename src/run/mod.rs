@@ -24,11 +24,13 @@ mod run;
 pub(crate) mod tool;
 pub(crate) mod trampoline;
 mod typed;
+pub(crate) mod upgrade;
 mod workflow;
 
 pub use ask::Asking;
 pub use error::{Result, StepError};
 pub use fork::{Branch, Fork, ForkEach, Push};
+pub use manifest::{Differences, Manifest, StepInfo, TypeInfo};
 pub use model::ModelRequest;
 pub use next::{Carrying, Next, Suspend};
 pub use record::RecordError;
@@ -37,16 +39,24 @@ pub use reply::{Reply, ToolUse, Usage};
 pub use run::Run;
 pub use tool::{Tool, ToolCall, ToolResult, ToolResultBlock};
 pub use typed::TypedFlow;
+pub use upgrade::{Caller, InFlight};
 pub use workflow::{Data, Step, StepEntry, StepFuture, StepReturn, Steps, Workflow};
 
 /// What the code written by `#[workflow]` names, and nobody else.
 #[doc(hidden)]
 pub mod private {
+    pub use super::manifest::{Described, Named, Probe, TypeInfo};
     pub use crate::domain::{Backoff, StepPolicy};
     pub use std::time::Duration;
 
     /// Checks the name of a workflow while it is compiled.
     pub const fn check_name(name: &str) {
         assert!(!name.is_empty() && name.len() <= crate::domain::limits::NAME_BYTES, "a name has 1 to 128 bytes");
+    }
+
+    /// Checks the versions of a workflow while it is compiled.
+    pub const fn check_versions(from: u32, version: u32) {
+        assert!(version <= i32::MAX as u32, "a VERSION is at most 2147483647");
+        assert!(from <= version, "UPGRADES_FROM is an older version, or VERSION itself");
     }
 }

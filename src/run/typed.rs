@@ -1,8 +1,10 @@
 //! A typed workflow behind the erased boundary.
 
-use super::flow::{Act, Executed, Flow, Image, Live, Manifest, Outcome, TypeInfo};
+use super::error::StepError;
+use super::flow::{Act, Executed, Flow, Image, Live, Manifest, Outcome, Part};
 use super::run::Run;
-use super::workflow::{Step, StepEntry, Workflow};
+use super::upgrade::InFlight;
+use super::workflow::{StepEntry, Workflow};
 use crate::domain::limits::STATE_BYTES;
 use crate::domain::{Failure, FailureCode, JsonText, Ordinal};
 use futures::FutureExt;
@@ -24,18 +26,7 @@ impl<W: Workflow> TypedFlow<W> {
     pub fn new(app: W) -> Self {
         let mut table = W::table();
         table.sort_by(|a, b| a.info.name.cmp(&b.info.name));
-        let steps = table.iter().map(|entry| entry.info.clone()).collect();
-        let manifest = Manifest {
-            workflow: W::NAME.into(),
-            version: W::VERSION,
-            upgrades_from: W::VERSION,
-            entry: W::Entry::NAME.into(),
-            input: TypeInfo::named::<W::Input>(),
-            state: TypeInfo::named::<W::State>(),
-            output: TypeInfo::named::<W::Output>(),
-            steps,
-        };
-        Self { app: Arc::new(app), manifest, table: table.into() }
+        Self { app: Arc::new(app), manifest: Manifest::of::<W>(), table: table.into() }
     }
 
     fn decode(&self, image: Image) -> Result<Loaded<W>, String> {
@@ -60,6 +51,28 @@ impl<W: Workflow> Flow for TypedFlow<W> {
             Err(panic) => Err(Failure::new(FailureCode::StepPanic, "", panic_text(panic.as_ref()))),
         }
     }
+
+    fn upgrade(&self, from: u32, moved: InFlight) -> Result<InFlight, StepError> {
+        W::upgrade(from, moved)
+    }
+
+    fn misfit(&self, part: Part<'_>, value: Option<&JsonText>) -> Option<String> {
+        misfit::<W>(&self.table, part, value)
+    }
+}
+
+/// What of a stored value does not fit the workflow's types.
+pub(crate) fn misfit<W: Workflow>(table: &[StepEntry<W>], part: Part<'_>, value: Option<&JsonText>) -> Option<String> {
+    let null = JsonText::null();
+    let looked = catch_unwind(AssertUnwindSafe(|| match part {
+        Part::Input => decode::<W::Input>(value.unwrap_or(&null), "the input").err(),
+        Part::State => restore::<W>(value).err(),
+        Part::Arg(step) => {
+            let entry = table.iter().find(|entry| entry.info.name == step)?;
+            (entry.misfit)(value)
+        }
+    }));
+    looked.unwrap_or_else(|panic| Some(format!("reading it panics: {}", panic_text(panic.as_ref()))))
 }
 
 struct Loaded<W: Workflow> {
@@ -154,7 +167,7 @@ fn decode<T: DeserializeOwned>(text: &JsonText, what: &str) -> Result<T, String>
     text.read().map_err(|why| format!("{what} does not fit `{}`: {why}", std::any::type_name::<T>()))
 }
 
-fn panic_text(panic: &(dyn Any + Send)) -> String {
+pub(super) fn panic_text(panic: &(dyn Any + Send)) -> String {
     if let Some(text) = panic.downcast_ref::<&str>() {
         return (*text).to_owned();
     }

@@ -29,6 +29,7 @@ mod read;
 mod reserve;
 mod submit;
 mod timers;
+mod upgrade;
 mod workflows;
 
 pub use connect::Database;
@@ -50,6 +51,8 @@ pub(crate) use nodes::Peer;
 pub(crate) use pulse::{Hint, Listener, Pulse};
 pub(crate) use reserve::{Filled, Queue, Watermark};
 pub(crate) use submit::Intent;
+pub(crate) use upgrade::{EVENTS as UPGRADE_EVENTS, Upgrade};
+pub(crate) use workflows::{Registered, Registrar};
 
 /// Brings the schema `longhaul` of a database up to this build. Any number of processes may call it at once.
 ///
