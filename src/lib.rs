@@ -8,7 +8,8 @@
 //! - [`Rehearsal`] runs a whole workflow in memory with scripted answers. It is the first test to write.
 //! - A [`Node`] is a process that runs things: a supervised tree of actors. Any number of nodes share a database.
 //! - A [`Client`] enqueues runs, looks at them and takes their outputs; it needs no node. [`migrate`] makes the schema.
-//! - [`audit`] checks that the tables keep what the engine promises.
+//! - [`audit`] checks that the tables keep what the engine promises; [`check`], that runs in flight could go on with a new
+//!   build.
 //!
 //! One rule stands above all others: every change of state is committed before whoever asked for it is told.
 //!
@@ -75,6 +76,7 @@ pub use longhaul_macros::{step, workflow};
 #[path = "../actors/mod.rs"]
 mod actors;
 pub mod audit;
+pub mod check;
 pub mod client;
 mod config;
 mod error;
@@ -86,6 +88,7 @@ pub mod store;
 #[cfg(feature = "node")]
 pub mod testing;
 
+pub use check::{Check, CheckReport};
 pub use client::{Canceled, Client, Enqueued, Explanation, RunHandle};
 pub use config::{Config, InvalidConfig};
 pub use error::Error;

@@ -39,6 +39,7 @@ pub use reply::{Reply, ToolUse, Usage};
 pub use run::Run;
 pub use tool::{Tool, ToolCall, ToolResult, ToolResultBlock};
 pub use typed::TypedFlow;
+pub(crate) use typed::misfit;
 pub use upgrade::{Caller, InFlight};
 pub use workflow::{Data, Step, StepEntry, StepFuture, StepReturn, Steps, Workflow};
 

@@ -88,6 +88,11 @@ impl Reply {
         }))
     }
 
+    /// The JSON, as a text that can be stored.
+    pub(crate) fn into_json(self) -> JsonText {
+        self.0
+    }
+
     /// The JSON, as it came.
     pub fn raw(&self) -> &str {
         self.0.as_str()

@@ -72,7 +72,25 @@ pub(crate) fn misfit<W: Workflow>(table: &[StepEntry<W>], part: Part<'_>, value:
             (entry.misfit)(value)
         }
     }));
-    looked.unwrap_or_else(|panic| Some(format!("reading it panics: {}", panic_text(panic.as_ref()))))
+    let why = looked.unwrap_or_else(|panic| Some(format!("reading it panics: {}", panic_text(panic.as_ref()))));
+    why.map(|why| without_quotes(&why))
+}
+
+/// A text without what stands between double quotes: serde repeats strings that do not fit, and they may be anything.
+fn without_quotes(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let (mut inside, mut escaped) = (false, false);
+    for c in text.chars() {
+        let quote = c == '"' && !escaped;
+        escaped = inside && c == '\\' && !escaped;
+        if quote {
+            out.push_str(if inside { "..\"" } else { "\"" });
+            inside = !inside;
+        } else if !inside {
+            out.push(c);
+        }
+    }
+    out
 }
 
 struct Loaded<W: Workflow> {
@@ -172,4 +190,20 @@ pub(super) fn panic_text(panic: &(dyn Any + Send)) -> String {
         return (*text).to_owned();
     }
     panic.downcast_ref::<String>().cloned().unwrap_or_else(|| "a panic that is no text".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_quoted_is_not_repeated() {
+        let masked = |text| without_quotes(text);
+        assert_eq!(
+            masked(r#"invalid type: string "a \"b\" c", expected i64"#),
+            r#"invalid type: string "..", expected i64"#
+        );
+        assert_eq!(masked("missing field `tries`"), "missing field `tries`");
+        assert_eq!(masked(r#"cut "open"#), "cut \"");
+    }
 }

@@ -164,6 +164,24 @@ pub(crate) fn misfit(manifest: &Manifest, part: Part<'_>, value: Option<&JsonTex
     }
 }
 
+/// What of a value carried beside an answer does not fit the second half of a pair, by the schema of the pair.
+pub(crate) fn second_misfit(pair: &Value, carry: &JsonText) -> Option<String> {
+    if pair.get("prefixItems")?.as_array()?.len() != 2 {
+        return None;
+    }
+    let mut schema = pair.clone();
+    // The whole schema, since its definitions may be referred to; of the first half anything will do.
+    *schema.pointer_mut("/prefixItems/0")? = Value::Bool(true);
+    let carry: Value = match carry.read() {
+        Ok(carry) => carry,
+        Err(why) => return Some(why.to_string()),
+    };
+    let validator = jsonschema::validator_for(&schema).ok()?;
+    let pair = Value::Array(vec![Value::Null, carry]);
+    let error = validator.iter_errors(&pair).next()?;
+    Some(format!("it does not fit its schema at `{}`: {}", error.instance_path(), error.masked()))
+}
+
 fn in_flight(before: Before<'_>) -> Result<InFlight, serde_json::Error> {
     let read = |text: Option<&JsonText>| text.map(JsonText::read::<Value>).transpose();
     let caller = |frame: &Frame| Ok(Caller { step: frame.step.clone(), carry: read(frame.carry.as_ref())? });

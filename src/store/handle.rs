@@ -4,6 +4,7 @@
 
 use super::accounts::{self, Brake, Lease};
 use super::answers::{self, Before, OpenWait};
+use super::check::{self, Page};
 use super::claim;
 use super::connect::{Database, within};
 use super::enqueue::{self, Made, NewRun};
@@ -89,6 +90,7 @@ statements! {
     nodes::dead_holders() -> Vec<NodeId>;
     nodes::take_over_runs(dead: NodeId, by: NodeId, limit: i64) -> u64;
     nodes::free_leases(dead: NodeId) -> ();
+    check::in_flight(after: i64, limit: i64) -> Page;
     workflows::versions(names: &[String]) -> Vec<Version>;
     workflows::unclaimable(known: &[i32]) -> Vec<(String, u32, i64)>;
     enqueue::enqueue(runs: &[NewRun]) -> Vec<Made>;

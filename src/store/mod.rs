@@ -8,6 +8,7 @@ mod answers;
 pub(crate) mod audit;
 #[doc(hidden)]
 pub mod audit_plant;
+mod check;
 mod claim;
 #[cfg(feature = "node")]
 mod clock;
@@ -38,6 +39,7 @@ pub use read::{BatchTotals, BatchView, Counts, EventView, RunView};
 
 pub(crate) use accounts::{Brake, Lease};
 pub(crate) use answers::OpenWait;
+pub(crate) use check::{Flying, Stored};
 pub(crate) use claim::{Answer, Claimed, Claimer, Demand, Floor};
 #[cfg(feature = "node")]
 pub(crate) use clock::advance as advance_clock;

@@ -4,6 +4,7 @@
 mod actors;
 mod asking;
 mod audit;
+mod checking;
 mod clock;
 mod commit;
 mod drain;

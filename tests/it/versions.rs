@@ -308,7 +308,8 @@ async fn other_steps_are_refused_by_name_unless_they_are_added_on_purpose() {
     assert_eq!(client.handle::<More>("r").await.unwrap().output().await.unwrap(), 101);
     client.enqueue::<More>("s", 1).await.unwrap();
     // What was added is part of the version now, and whoever lacks it is refused.
-    let refused = Node::builder(db.url()).workflow(Small).extends("small").config(config("b")).start().await.unwrap_err();
+    let refused =
+        Node::builder(db.url()).workflow(Small).extends("small").config(config("b")).start().await.unwrap_err();
     assert!(refused.to_string().contains("missing here: third"), "{refused}");
     let unknown = Node::builder(db.url()).workflow(More).extends("smal").config(config("c")).start().await.unwrap_err();
     assert!(matches!(&unknown, Error::NotRegistered { name, .. } if name == "smal"), "{unknown}");
