@@ -2,21 +2,40 @@
 
 use crate::domain::{Failure, FailureCode, JsonText};
 use crate::run::flow::{Flow, Image, Live, Part};
+use crate::run::schemas::Schemas;
 use crate::run::{InFlight, Manifest, StepEntry, StepError, Workflow, misfit};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Flows by name and version, and whether they decode for real.
+/// Workflows by name and version.
 #[derive(Default)]
-pub(super) struct Known(BTreeMap<(String, u32), (Arc<dyn Flow>, bool)>);
+pub(super) struct Known(BTreeMap<(String, u32), Given>);
+
+/// A version of a workflow.
+pub(super) struct Given {
+    pub(super) flow: Arc<dyn Flow>,
+    /// Whether it decodes for real.
+    pub(super) decodes: bool,
+    pub(super) schemas: Arc<Schemas>,
+}
+
+impl Given {
+    pub(super) fn manifest(&self) -> &Manifest {
+        self.flow.manifest()
+    }
+}
 
 impl Known {
-    pub(super) fn add(&mut self, flow: Arc<dyn Flow>, decodes: bool) {
-        let key = (flow.manifest().workflow.to_string(), flow.manifest().version);
-        // Who decodes knows more.
-        if decodes || !self.0.contains_key(&key) {
-            self.0.insert(key, (flow, decodes));
-        }
+    pub(super) fn flow(&mut self, flow: Arc<dyn Flow>) {
+        let schemas = Arc::new(Schemas::of(flow.manifest()));
+        self.0.insert(key(flow.manifest()), Given { flow, decodes: true, schemas });
+    }
+
+    pub(super) fn manifest(&mut self, manifest: Manifest) {
+        let (key, schemas) = (key(&manifest), Arc::new(Schemas::of(&manifest)));
+        let flow = Arc::new(Words { manifest, schemas: schemas.clone() });
+        // A workflow that was given itself knows more.
+        self.0.entry(key).or_insert(Given { flow, decodes: false, schemas });
     }
 
     pub(super) fn names(&self) -> Vec<String> {
@@ -27,19 +46,15 @@ impl Known {
         self.0.keys().any(|(known, _)| known == name)
     }
 
-    /// Which of them would run a run of that version, and whether it is its own.
-    pub(super) fn of(&self, name: &str, version: u32) -> Option<(&dyn Flow, bool)> {
-        self.served(name, version).map(|(flow, _)| (flow, flow.manifest().version == version))
+    /// That very version.
+    pub(super) fn exactly(&self, name: &str, version: u32) -> Option<&Given> {
+        self.0.get(&(name.to_owned(), version))
     }
 
-    /// Which of them would run a run of that version, and whether it decodes.
-    pub(super) fn served(&self, name: &str, version: u32) -> Option<(&dyn Flow, bool)> {
-        let newest = || {
-            let all = self.0.iter().rev().map(|(_, known)| known);
-            all.into_iter().find(|(flow, _)| flow.manifest().workflow == name && flow.manifest().upgrades(version))
-        };
-        let (flow, decodes) = self.0.get(&(name.to_owned(), version)).or_else(newest)?;
-        Some((&**flow, *decodes))
+    /// Who would run a run of that version: itself, or else the newest one that takes it over.
+    pub(super) fn server(&self, name: &str, version: u32) -> Option<&Given> {
+        let takes_over = |given: &&Given| given.manifest().workflow == name && given.manifest().upgrades(version);
+        self.exactly(name, version).or_else(|| self.0.values().rev().find(takes_over))
     }
 
     /// The versions of a workflow.
@@ -79,16 +94,27 @@ impl<W: Workflow> Flow for Types<W> {
 }
 
 /// What a manifest says, and no more.
-pub(super) struct Words(pub(super) Manifest);
+struct Words {
+    manifest: Manifest,
+    schemas: Arc<Schemas>,
+}
 
 impl Flow for Words {
     fn manifest(&self) -> &Manifest {
-        &self.0
+        &self.manifest
+    }
+
+    fn misfit(&self, part: Part<'_>, value: Option<&JsonText>) -> Option<String> {
+        self.schemas.misfit(part, value)
     }
 
     fn load(&self, _: Image) -> Result<Box<dyn Live>, Failure> {
         Err(runs_nothing())
     }
+}
+
+fn key(manifest: &Manifest) -> (String, u32) {
+    (manifest.workflow.to_string(), manifest.version)
 }
 
 fn runs_nothing() -> Failure {

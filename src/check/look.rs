@@ -1,9 +1,9 @@
 //! Whether one run could go on. Pure.
 
-use super::known::Known;
+use super::known::{Given, Known};
 use super::report::Reason;
 use crate::domain::{JsonText, Position, WaitKind};
-use crate::run::flow::{Flow, Manifest, Part};
+use crate::run::flow::{Manifest, Part};
 use crate::run::upgrade::{self, After, Before};
 use crate::run::{Reply, trampoline};
 use crate::store::{Flying, Stored};
@@ -19,17 +19,17 @@ pub(super) enum Seen {
 }
 
 pub(super) fn look(known: &Known, run: &Flying) -> Seen {
-    let Some((flow, decodes)) = known.served(&run.workflow, run.version) else {
+    let Some(given) = known.server(&run.workflow, run.version) else {
         return Seen::Stuck(vec![nobody(known, run)]);
     };
     let Some(stored) = &run.stored else {
         return Seen::Stuck(vec![(Reason::Unreadable, "its stored input or stack cannot be read".into())]);
     };
-    if flow.manifest().version == run.version {
+    if given.manifest().version == run.version {
         let Stored { position, state, .. } = stored;
-        return judged(as_it_is(flow, position, state.as_ref(), stored));
+        return judged(as_it_is(given, position, state.as_ref(), stored));
     }
-    if !decodes {
+    if !given.decodes {
         return Seen::Unread;
     }
     let before = Before {
@@ -40,8 +40,8 @@ pub(super) fn look(known: &Known, run: &Flying) -> Seen {
         input: &stored.input,
         answered: stored.wait.is_some(),
     };
-    match upgrade::apply(flow, before) {
-        Ok(After { position, state }) => judged(as_it_is(flow, &position, state.as_ref(), stored)),
+    match upgrade::apply(&*given.flow, before) {
+        Ok(After { position, state }) => judged(as_it_is(given, &position, state.as_ref(), stored)),
         Err(why) => Seen::Stuck(vec![(Reason::Upgrade, why)]),
     }
 }
@@ -59,16 +59,16 @@ fn nobody(known: &Known, run: &Flying) -> (Reason, String) {
 }
 
 /// What is wrong with a run of the flow's own version.
-fn as_it_is(flow: &dyn Flow, position: &Position, state: Option<&JsonText>, stored: &Stored) -> Vec<(Reason, String)> {
-    let manifest = flow.manifest();
+fn as_it_is(given: &Given, position: &Position, state: Option<&JsonText>, stored: &Stored) -> Vec<(Reason, String)> {
+    let (flow, manifest) = (&*given.flow, given.manifest());
     let mut wrong = Vec::new();
     let mut note = |reason: Reason, why: Option<String>| wrong.extend(why.map(|why| (reason, why)));
     note(Reason::Step, unknown(manifest, position));
     note(Reason::Input, flow.misfit(Part::Input, Some(&stored.input)));
     note(Reason::State, flow.misfit(Part::State, state));
-    note(Reason::Arg, arg(flow, position, stored));
+    note(Reason::Arg, arg(given, position, stored));
     for frame in position.stack.iter().rev() {
-        let carried = frame.carry.as_ref().and_then(|carry| beside(manifest, &frame.step, carry));
+        let carried = frame.carry.as_ref().and_then(|carry| given.schemas.second_misfit(&frame.step, carry));
         note(Reason::Arg, carried.map(|why| format!("what is carried to step `{}`: {why}", frame.step)));
     }
     wrong
@@ -85,8 +85,8 @@ fn unknown(manifest: &Manifest, position: &Position) -> Option<String> {
 }
 
 /// What of the step's input does not fit, as far as its answer is known.
-fn arg(flow: &dyn Flow, position: &Position, stored: &Stored) -> Option<String> {
-    let step = position.step.as_str();
+fn arg(given: &Given, position: &Position, stored: &Stored) -> Option<String> {
+    let (flow, step) = (&*given.flow, position.step.as_str());
     // The engine's own steps read what they wrote.
     flow.manifest().step(step)?;
     let fits = |answer: &JsonText| {
@@ -99,12 +99,6 @@ fn arg(flow: &dyn Flow, position: &Position, stored: &Stored) -> Option<String> 
         (Some(WaitKind::Timer), None) => fits(&JsonText::null()),
         // Any reply is like any other.
         (Some(WaitKind::Model), None) => fits(&Reply::of_text("").into_json()),
-        (Some(_), None) => beside(flow.manifest(), step, position.arg.as_ref()?),
+        (Some(_), None) => given.schemas.second_misfit(step, position.arg.as_ref()?),
     }
-}
-
-/// What of a value carried beside an answer does not fit the second half of what the step takes.
-fn beside(manifest: &Manifest, step: &str, carry: &JsonText) -> Option<String> {
-    let schema = manifest.step(step)?.input.schema.as_ref()?;
-    upgrade::second_misfit(schema, carry)
 }

@@ -44,7 +44,7 @@ use crate::client::Client;
 use crate::error::Error;
 use crate::run::flow::Flow;
 use crate::run::{Manifest, Workflow};
-use known::{Known, Types, Words};
+use known::{Known, Types};
 use look::Seen;
 use std::sync::Arc;
 
@@ -74,7 +74,7 @@ impl Check {
     /// A workflow that is behind the erased boundary already.
     #[must_use]
     pub fn flow(mut self, flow: Arc<dyn Flow>) -> Self {
-        self.known.add(flow, true);
+        self.known.flow(flow);
         self
     }
 
@@ -82,7 +82,7 @@ impl Check {
     /// upgraded is not in it.
     #[must_use]
     pub fn manifest(mut self, manifest: Manifest) -> Self {
-        self.known.add(Arc::new(Words(manifest)), false);
+        self.known.manifest(manifest);
         self
     }
 
@@ -109,10 +109,9 @@ impl Check {
         let store = client.store();
         let mut report = CheckReport::default();
         for stored in store.versions(&self.known.names()).await? {
-            if let Some((flow, true)) = self.known.of(&stored.name, stored.version)
-                && let Some(before) = stored.manifest.as_deref().and_then(|text| Manifest::from_json(text).ok())
-            {
-                report.compared(flow.manifest(), &before);
+            let before = stored.manifest.as_deref().and_then(|text| Manifest::from_json(text).ok());
+            if let Some((given, before)) = self.known.exactly(&stored.name, stored.version).zip(before) {
+                report.compared(given.manifest(), &before);
             }
         }
         let mut after = 0;

@@ -8,7 +8,8 @@
 pub use super::manifest::{Manifest, StepInfo, TypeInfo};
 
 use super::error::StepError;
-use super::upgrade::{self, InFlight};
+use super::schemas::Schemas;
+use super::upgrade::InFlight;
 use crate::domain::{Failure, ForkPolicy, Frame, InvalidJson, JsonText, NewBranch, NewEvent, NewWait, Ordinal, RunKey};
 use futures::future::BoxFuture;
 use std::borrow::Cow;
@@ -37,7 +38,7 @@ pub trait Flow: Send + Sync + 'static {
 
     /// What of a stored value does not fit, if anything. Never panics. By default its schema in the manifest is asked.
     fn misfit(&self, part: Part<'_>, value: Option<&JsonText>) -> Option<String> {
-        upgrade::misfit(self.manifest(), part, value)
+        Schemas::of(self.manifest()).misfit(part, value)
     }
 }
 

@@ -24,7 +24,7 @@ use std::sync::Arc;
 ///
 /// A type that implements `schemars::JsonSchema` is described by its schema, without titles, descriptions and defaults, so
 /// that neither a comment nor another name or module is a change. Of any other type only its Rust name is known:
-/// then a change of its fields is not seen.
+/// then a change of its fields is not seen. So it is where a schema has more than 256 kB or is nested too deeply to be stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TypeInfo {
     /// The Rust type, as the compiler names it: for people. Not part of the JSON form where there is a schema.

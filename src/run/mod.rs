@@ -21,6 +21,7 @@ mod rehearsal;
 mod reply;
 #[allow(clippy::module_inception)] // the word for it
 mod run;
+pub(crate) mod schemas;
 pub(crate) mod tool;
 pub(crate) mod trampoline;
 mod typed;

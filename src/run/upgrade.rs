@@ -140,48 +140,6 @@ pub(crate) fn knows(manifest: &Manifest, step: &str) -> bool {
     manifest.step(step).is_some() || builtin::find(step).is_some()
 }
 
-/// What of a stored value does not fit its schema in a manifest, if it has one there.
-pub(crate) fn misfit(manifest: &Manifest, part: Part<'_>, value: Option<&JsonText>) -> Option<String> {
-    let (of, what) = match part {
-        Part::Input => (&manifest.input, "the input"),
-        // As long as no step has changed it, it is the default of its type.
-        Part::State => (value.map(|_| &manifest.state)?, "the state"),
-        Part::Arg(step) => (&manifest.step(step)?.input, "the input of the step"),
-    };
-    let value = value.map_or(Ok(Value::Null), JsonText::read);
-    let value: Value = match value {
-        Ok(value) => value,
-        Err(why) => return Some(format!("{what} cannot be read: {why}")),
-    };
-    let schema = of.schema.as_ref()?;
-    match jsonschema::validator_for(schema) {
-        Ok(validator) => {
-            let error = validator.iter_errors(&value).next()?;
-            // The value itself is not repeated: it may be long, and is nobody's business here.
-            Some(format!("{what} does not fit its schema at `{}`: {}", error.instance_path(), error.masked()))
-        }
-        Err(why) => Some(format!("the schema of {what} cannot be used: {why}")),
-    }
-}
-
-/// What of a value carried beside an answer does not fit the second half of a pair, by the schema of the pair.
-pub(crate) fn second_misfit(pair: &Value, carry: &JsonText) -> Option<String> {
-    if pair.get("prefixItems")?.as_array()?.len() != 2 {
-        return None;
-    }
-    let mut schema = pair.clone();
-    // The whole schema, since its definitions may be referred to; of the first half anything will do.
-    *schema.pointer_mut("/prefixItems/0")? = Value::Bool(true);
-    let carry: Value = match carry.read() {
-        Ok(carry) => carry,
-        Err(why) => return Some(why.to_string()),
-    };
-    let validator = jsonschema::validator_for(&schema).ok()?;
-    let pair = Value::Array(vec![Value::Null, carry]);
-    let error = validator.iter_errors(&pair).next()?;
-    Some(format!("it does not fit its schema at `{}`: {}", error.instance_path(), error.masked()))
-}
-
 fn in_flight(before: Before<'_>) -> Result<InFlight, serde_json::Error> {
     let read = |text: Option<&JsonText>| text.map(JsonText::read::<Value>).transpose();
     let caller = |frame: &Frame| Ok(Caller { step: frame.step.clone(), carry: read(frame.carry.as_ref())? });

@@ -4,7 +4,7 @@ use crate::letters::{DAY, MENDED, New, Old};
 use crate::models::Models;
 use crate::support::{check, config, connect, database, eventually, execute, number, until_over, until_status};
 use longhaul::testing::TestNode;
-use longhaul::{Client, Error, EventType, Next, Node, Result, Run, RunStatus, Workflow, workflow};
+use longhaul::{Check, Client, Error, EventType, Manifest, Next, Node, Result, Run, RunStatus, Workflow, workflow};
 use longhaul_sandbox::postgres::testing::TestDatabase;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -313,6 +313,58 @@ async fn other_steps_are_refused_by_name_unless_they_are_added_on_purpose() {
     assert!(refused.to_string().contains("missing here: third"), "{refused}");
     let unknown = Node::builder(db.url()).workflow(More).extends("smal").config(config("c")).start().await.unwrap_err();
     assert!(matches!(&unknown, Error::NotRegistered { name, .. } if name == "smal"), "{unknown}");
+    node.shutdown().await.unwrap();
+}
+
+/// The same steps, of which one takes something else.
+pub struct Retyped;
+
+#[workflow]
+mod retyped {
+    use super::*;
+
+    impl Workflow for Retyped {
+        const NAME: &'static str = "small";
+        const VERSION: u32 = 1;
+        type Input = i64;
+        type State = ();
+        type Output = i64;
+        type Entry = step::first;
+    }
+
+    #[step]
+    async fn first(run: &mut Run<Retyped>) -> Result<Next<Retyped>> {
+        Ok(Next::goto(step::second, run.input.to_string()))
+    }
+    #[step]
+    async fn second(_: &mut Run<Retyped>, n: String) -> Result<Next<Retyped>> {
+        Ok(Next::finish(n.len() as i64))
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn other_types_are_registered_and_shown_and_refuse_nobody() {
+    let db = database().await;
+    let client = Client::connect(db.url()).await.unwrap();
+    client.enqueue::<Small>("r", 1).await.unwrap();
+    let mut conn = connect(&db).await;
+    let mut stored = async || -> String {
+        let sql = "select fingerprint from longhaul.workflow_versions";
+        sqlx::query_scalar(sql).fetch_one(&mut conn).await.unwrap()
+    };
+    let (small, retyped) = (Manifest::of::<Small>(), Manifest::of::<Retyped>());
+    assert_eq!(stored().await, small.fingerprint().unwrap());
+    let report = Check::new().workflow::<Retyped>().run(&client).await.unwrap();
+    assert!(report.ok(), "no run is at that step: {report}");
+    assert!(report.to_string().contains("the input of step `second` was"), "{report}");
+
+    let node = TestNode::start(db.url(), |node| node.workflow(Retyped)).await.unwrap();
+    assert_eq!(client.handle::<Retyped>("r").await.unwrap().output().await.unwrap(), 1);
+    assert_eq!(stored().await, retyped.fingerprint().unwrap());
+    // Whoever only enqueues says nothing about it.
+    let client = Client::connect(db.url()).await.unwrap();
+    client.enqueue::<Small>("s", 1).await.unwrap();
+    assert_eq!(stored().await, retyped.fingerprint().unwrap());
     node.shutdown().await.unwrap();
 }
 

@@ -2,16 +2,22 @@
 //! `&Probe<T>`, and the compiler takes [`Described`] where `T: JsonSchema` and [`Named`], one reference further, elsewhere.
 
 use super::TypeInfo;
+use crate::domain::JsonText;
 use schemars::generate::SchemaSettings;
 use schemars::transform::{RecursiveTransform, Transform};
 use schemars::{JsonSchema, Schema};
-use std::borrow::Cow;
+use serde_json::Value;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
 /// What in a schema is for people.
 const FOR_PEOPLE: [&str; 9] =
     ["$schema", "title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly", "$comment"];
+
+/// Largest schema of a type, in bytes of JSON.
+const SCHEMA_BYTES: usize = 256 << 10;
+/// How many levels of a manifest are around a schema, at least.
+const AROUND: usize = 8;
 
 /// A type that is asked about.
 #[derive(Debug)]
@@ -30,8 +36,8 @@ pub trait Described {
 
 impl<T: ?Sized + JsonSchema> Described for Probe<T> {
     fn describe(&self) -> TypeInfo {
-        let name = Cow::Borrowed(std::any::type_name::<T>());
-        TypeInfo { name, schema: Some(Arc::new(schema_of::<T>())) }
+        let schema = schema_of::<T>();
+        TypeInfo { schema: storable(&schema).then(|| Arc::new(schema)), ..TypeInfo::named::<T>() }
     }
 }
 
@@ -47,8 +53,14 @@ impl<T: ?Sized> Named for &Probe<T> {
     }
 }
 
+/// Whether a schema can be part of a manifest. One that is too large or too deep for that must not keep a node from starting.
+fn storable(schema: &Value) -> bool {
+    let deeper = (0..AROUND).fold(schema.clone(), |inner, _| Value::Array(vec![inner]));
+    JsonText::of(&deeper, "a schema", SCHEMA_BYTES).is_ok()
+}
+
 /// The schema of what a type reads, without what is for people, and without names of types but where it is recursive.
-fn schema_of<T: ?Sized + JsonSchema>() -> serde_json::Value {
+fn schema_of<T: ?Sized + JsonSchema>() -> Value {
     let settings = SchemaSettings::draft2020_12().with(|settings| {
         settings.inline_subschemas = true;
         settings.meta_schema = None;
