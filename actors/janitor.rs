@@ -1,5 +1,6 @@
-//! The janitor: removes records that were kept long enough; declares nodes dead that have made no progress for their lease, and takes over what dead nodes held, in
-//! bounded batches, for as long as there is anything. Nobody talks to it but its timer. It owns what it saw of the others and
+//! The janitor: declares nodes dead that have made no progress for their lease, and takes over what dead nodes held, in
+//! bounded batches, for as long as there is anything. It also removes records that were kept long enough, and looks for older
+//! versions that were registered meanwhile. Nobody talks to it but its timer. It owns what it saw of the others and
 //! since when; a restart forgets that, which only makes it slower to judge. It never judges before it has itself looked
 //! without interruption for a lease, so that an outage of the database makes nobody look dead to the first that comes back.
 
@@ -200,5 +201,10 @@ async fn clean(ctx: &Ctx, suspects: Vec<(NodeId, i64)>) -> Result<(), StoreError
         ctx.board.advancer.send(advancer::Msg::Wake);
     }
     ctx.board.wake_submitters();
+    if ctx.shared.flows.look(store).await? {
+        store.serves(ctx.node, &ctx.shared.flows.keys()).await?;
+        tracing::info!("there are runs of older versions to take over that nobody had registered before");
+        ctx.board.advancer.send(advancer::Msg::Wake);
+    }
     Ok(())
 }

@@ -98,6 +98,14 @@ pub enum Error {
         /// Its name.
         name: String,
     },
+    /// Something was named that is not registered.
+    #[error("{kind} `{name}` is not registered")]
+    NotRegistered {
+        /// What kind of thing.
+        kind: &'static str,
+        /// Its name.
+        name: String,
+    },
     /// An actor could not be started, or is gone.
     #[error("the node cannot run: {0}")]
     Node(String),
@@ -128,6 +136,7 @@ impl Error {
             Self::Answer { .. } => "answer-mismatch",
             Self::Output { .. } => "output-mismatch",
             Self::Registered { .. } => "registered-twice",
+            Self::NotRegistered { .. } => "not-registered",
             Self::Node(_) => "node-failed",
             Self::Deadline(_) => "deadline",
         }

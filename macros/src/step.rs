@@ -81,6 +81,7 @@ impl Step {
             Some(input) => (quote!(#input), quote!(#run_argument, #input_argument)),
         };
         let call = quote_spanned!(name.span()=> ::std::boxed::Box::pin(#name(#arguments)));
+        let type_info = crate::expand::type_info(&input_type);
         let output = quote_spanned!(returns.span()=> <#returns as ::longhaul::StepReturn>::Output);
         // What is returned and cannot be is reported there, and not at the attribute of the module.
         quote_spanned! {returns.span()=>
@@ -91,6 +92,9 @@ impl Step {
                 const NAME: &'static str = #text;
                 const POLICY: ::longhaul::__private::StepPolicy = #policy;
                 const BLOCKING: bool = #blocking;
+                fn input() -> ::longhaul::__private::TypeInfo {
+                    #type_info
+                }
                 #[allow(unused_variables)]
                 fn call<'a>(
                     #run_argument: &'a mut ::longhaul::Run<#workflow>,

@@ -6,9 +6,8 @@ use crate::domain::canonical::digest;
 use crate::domain::limits::INPUT_BYTES;
 use crate::domain::{JsonText, RunId, RunKey, RunStatus};
 use crate::error::Error;
-use crate::run::flow::Manifest;
-use crate::run::{Dynamic, Step, Workflow};
-use crate::store::{Hint, Made, NewRun};
+use crate::run::{Dynamic, Manifest, Step, Workflow};
+use crate::store::{Hint, Made, NewRun, Registrar};
 use serde::Serialize;
 use std::borrow::Cow;
 use std::sync::PoisonError;
@@ -64,8 +63,7 @@ impl Client {
         run_id: impl Into<String>,
         input: &T,
     ) -> Result<RunHandle<Dynamic>, Error> {
-        let steps: Vec<String> = manifest.steps.iter().map(|step| step.name.to_string()).collect();
-        let workflow = self.store().register_workflow(&manifest.workflow, manifest.version, &steps).await?;
+        let workflow = self.store().register_workflow(manifest, Registrar::Client).await?.key;
         let run = new_run(workflow, &manifest.workflow, manifest.entry.clone(), run_id.into(), input)?;
         let run_id = RunId::new(run.run_id.clone())?;
         let mut answers = vec![Err(Error::UnknownRun(run.run_id.clone()))];
@@ -119,9 +117,7 @@ impl Client {
         if let Some(key) = self.workflows.lock().unwrap_or_else(PoisonError::into_inner).get(&name) {
             return Ok(*key);
         }
-        let mut steps: Vec<String> = W::table().iter().map(|entry| entry.name().to_owned()).collect();
-        steps.sort_unstable();
-        let key = self.store().register_workflow(W::NAME, W::VERSION, &steps).await?;
+        let key = self.store().register_workflow(&Manifest::of::<W>(), Registrar::Client).await?.key;
         self.workflows.lock().unwrap_or_else(PoisonError::into_inner).insert(name, key);
         Ok(key)
     }

@@ -221,7 +221,7 @@ impl DynamicBuilder {
         };
         let function = Arc::new(function);
         let call: Call<Dynamic> = Arc::new(move |run: &mut Run<Dynamic>, arg| call(function.clone(), run, arg));
-        self.steps.push(StepEntry { info, call });
+        self.steps.push(StepEntry { info, call, misfit: |_| None });
         self
     }
 

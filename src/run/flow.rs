@@ -7,6 +7,9 @@
 
 pub use super::manifest::{Manifest, StepInfo, TypeInfo};
 
+use super::error::StepError;
+use super::schemas::Schemas;
+use super::upgrade::InFlight;
 use crate::domain::{Failure, Frame, InvalidJson, JoinRule, JsonText, NewBranch, NewEvent, NewWait, Ordinal, RunKey};
 use futures::future::BoxFuture;
 use std::borrow::Cow;
@@ -23,6 +26,31 @@ pub trait Flow: Send + Sync + 'static {
     /// A [`Failure`] when input or state do not fit the workflow's types. It names no step: the holder knows which one
     /// the run is at.
     fn load(&self, image: Image) -> Result<Box<dyn Live>, Failure>;
+
+    /// Makes a run of an older version, which the manifest says it takes over, one of its own. May panic.
+    ///
+    /// # Errors
+    /// Why that run cannot be taken over.
+    fn upgrade(&self, from: u32, moved: InFlight) -> Result<InFlight, StepError> {
+        let _ = moved;
+        Err(StepError::fatal(format!("there is no upgrade from version {from}")))
+    }
+
+    /// What of a stored value does not fit, if anything. Never panics. By default its schema in the manifest is asked.
+    fn misfit(&self, part: Part<'_>, value: Option<&JsonText>) -> Option<String> {
+        Schemas::of(self.manifest()).misfit(part, value)
+    }
+}
+
+/// A stored value of a run, by what it has to fit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Part<'a> {
+    /// The input of the run.
+    Input,
+    /// The state of the run.
+    State,
+    /// The input of a step.
+    Arg(&'a str),
 }
 
 /// What the database holds of a run, as far as its steps need it.

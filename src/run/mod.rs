@@ -24,10 +24,12 @@ mod rehearsal;
 mod reply;
 #[allow(clippy::module_inception)] // the word for it
 mod run;
+pub(crate) mod schemas;
 mod stepper;
 pub(crate) mod tool;
 pub(crate) mod trampoline;
 mod typed;
+pub(crate) mod upgrade;
 mod want;
 mod workflow;
 
@@ -36,6 +38,7 @@ pub use dynamic::{Dynamic, DynamicAsking, DynamicBuilder, DynamicCarrying, Dynam
 pub use dynamic::{DynamicSuspend, DynamicWorkflow, InvalidWorkflow, StepOptions};
 pub use error::{Result, StepError};
 pub use fork::{Branch, Collect, Fork, ForkEach, Joining, Push};
+pub use manifest::{Differences, Manifest, StepInfo, TypeInfo};
 pub use model::ModelRequest;
 pub use next::{Carrying, Next, Suspend};
 pub use record::RecordError;
@@ -45,17 +48,26 @@ pub use run::Run;
 pub use stepper::{Action, Answer, Ask, LedgerEvent, Snapshot, Stepper, StepperError};
 pub use tool::{Tool, ToolCall, ToolResult, ToolResultBlock};
 pub use typed::TypedFlow;
+pub(crate) use typed::misfit as type_misfit;
+pub use upgrade::{Caller, InFlight};
 pub(crate) use want::misfit;
 pub use workflow::{Data, Step, StepEntry, StepFuture, StepReturn, Steps, Workflow};
 
 /// What the code written by `#[workflow]` names, and nobody else.
 #[doc(hidden)]
 pub mod private {
+    pub use super::manifest::{Described, Named, Probe, TypeInfo};
     pub use crate::domain::{Backoff, StepPolicy};
     pub use std::time::Duration;
 
     /// Checks the name of a workflow while it is compiled.
     pub const fn check_name(name: &str) {
         assert!(!name.is_empty() && name.len() <= crate::domain::limits::NAME_BYTES, "a name has 1 to 128 bytes");
+    }
+
+    /// Checks the versions of a workflow while it is compiled.
+    pub const fn check_versions(from: u32, version: u32) {
+        assert!(version <= i32::MAX as u32, "a VERSION is at most 2147483647");
+        assert!(from <= version, "UPGRADES_FROM is an older version, or VERSION itself");
     }
 }

@@ -5,6 +5,7 @@
 use super::accounts::{self, Brake, Lease};
 use super::answers::{self, OpenWait};
 use super::cancel::{self, Before};
+use super::check::{self, Page};
 use super::claim;
 use super::connect::{Database, within};
 use super::enqueue::{self, Made, NewRun};
@@ -21,9 +22,12 @@ use super::reserve::{self, Filled, Queue, Watermark};
 use super::retention::{self, Removed};
 use super::revive::{self, Standing};
 use super::submit::{self, Intent};
-use super::{migrate, timers, workflows};
+use super::upgrade::{self, Upgrade};
+use super::workflows::{self, Registered, Registrar, Version};
+use super::{migrate, timers};
 use crate::domain::{EventType, Fence, IntentId, NodeId, Ordinal, RunKey, RunStatus, WaitKind, WaitStatus};
 use crate::provider::Identity;
+use crate::run::flow::Manifest;
 use crate::store::codec::Code;
 use sqlx::PgPool;
 use std::time::Duration;
@@ -87,12 +91,15 @@ macro_rules! statements {
 
 statements! {
     nodes::register(id: NodeId, name: &str, version: &str, lease: Duration, workflows: &[i32]) -> ();
+    nodes::serves(id: NodeId, workflows: &[i32]) -> ();
     nodes::peers(id: NodeId) -> Vec<Peer>;
     nodes::declare_dead(id: NodeId, seen: i64) -> bool;
     nodes::leave(id: NodeId) -> ();
     nodes::dead_holders() -> Vec<NodeId>;
     nodes::take_over_runs(dead: NodeId, by: NodeId, limit: i64) -> u64;
     nodes::free_leases(dead: NodeId) -> ();
+    check::in_flight(after: i64, limit: i64) -> Page;
+    workflows::versions(names: &[String]) -> Vec<Version>;
     workflows::unclaimable(known: &[i32]) -> Vec<(String, u32, i64)>;
     enqueue::enqueue(runs: &[NewRun]) -> Vec<Made>;
     timers::next_ready(workflows: &[i32]) -> Option<i64>;
@@ -162,8 +169,12 @@ statements! {
 
 // Names that would clash, or durations that the statements take in milliseconds.
 impl Store {
-    pub(crate) async fn register_workflow(&self, name: &str, version: u32, steps: &[String]) -> Result<i32> {
-        within(workflows::register(&self.pool, name, version, steps)).await
+    pub(crate) async fn register_workflow(&self, of: &Manifest, by: Registrar) -> Result<Registered> {
+        within(workflows::register(&self.pool, of, by)).await
+    }
+
+    pub(crate) async fn upgrade(&self, to: Upgrade<'_>) -> Result<bool> {
+        within(upgrade::upgrade(&self.pool, to)).await
     }
 
     pub(crate) async fn retry_run(&self, run: RunKey) -> Result<Option<RunStatus>> {

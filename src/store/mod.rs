@@ -9,6 +9,7 @@ pub(crate) mod audit;
 #[doc(hidden)]
 pub mod audit_plant;
 mod cancel;
+mod check;
 mod claim;
 #[cfg(feature = "node")]
 mod clock;
@@ -34,6 +35,7 @@ mod retention;
 mod revive;
 mod submit;
 mod timers;
+mod upgrade;
 mod workflows;
 
 pub use connect::Database;
@@ -42,12 +44,14 @@ pub use read::{BatchTotals, BatchView, Counts, EventView, RunView};
 
 pub(crate) use accounts::{Brake, Lease};
 pub(crate) use answers::OpenWait;
+pub(crate) use check::{Flying, Stored};
 pub(crate) use claim::{Answer, Claimed, Claimer, Demand, Floor};
 #[cfg(feature = "node")]
 pub(crate) use clock::advance as advance_clock;
 pub(crate) use codec::Code;
 pub(crate) use enqueue::{Made, NewRun};
 pub(crate) use explain::{Batch, Facts, Owner, Wait};
+pub(crate) use forks::BranchState;
 pub(crate) use handle::Store;
 pub(crate) use holes::Holes;
 pub(crate) use ingest::{Held as HeldBatch, Lines};
@@ -57,6 +61,8 @@ pub(crate) use pulse::{Hint, Listener, Pulse};
 pub(crate) use refuse::{Convicted, Suspects};
 pub(crate) use reserve::{Filled, Queue, Watermark};
 pub(crate) use submit::Intent;
+pub(crate) use upgrade::{EVENTS as UPGRADE_EVENTS, Upgrade};
+pub(crate) use workflows::{Registered, Registrar};
 
 /// Brings the schema `longhaul` of a database up to this build. Any number of processes may call it at once.
 ///

@@ -150,7 +150,10 @@ fn the_manifest_lists_what_was_declared() {
     assert_eq!((&*opened.input.name, opened.blocking), ("()", false));
     let count = manifest.step("count").unwrap();
     assert_eq!((count.policy, count.blocking), (StepPolicy::DEFAULT, true));
-    assert!(manifest.step("drafted").unwrap().input.name.ends_with("::Draft"));
+    let draft = &manifest.step("drafted").unwrap().input;
+    assert!(draft.name.ends_with("::Draft"), "{draft:?}");
+    assert_eq!(draft.schema, None, "no type has to have a schema");
+    assert_eq!(opened.input.schema.as_deref(), Some(&json!({"type": "null"})), "but one that has shows it");
     assert_eq!(manifest.step("missing"), None);
 }
 

@@ -6,7 +6,9 @@ use crate::domain::{Change, CustomId, Failure, FailureCode, Fence, IntentId, Ite
 use crate::domain::{Position, RunKey, Transition, Verdict};
 use crate::provider::Identity;
 use crate::store::StoreError;
-use crate::store::{Claimed, Claimer, Code, Database, Demand, Filled, Floor, Lane, Lease, Lines, NewRun, Store};
+use crate::store::{
+    Claimed, Claimer, Code, Database, Demand, Filled, Floor, Lane, Lease, Lines, NewRun, Registrar, Store,
+};
 use longhaul_sandbox::postgres::testing::TestDatabase;
 use serde_json::json;
 use std::time::Duration;
@@ -132,8 +134,13 @@ impl Making {
         let store = Store::new(database.clone(), 2);
         let node = NodeId::random();
         store.register(node, "one", "test", Duration::from_secs(15), &[]).await.unwrap();
-        let steps = ["first".to_owned(), "second".to_owned()];
-        let workflow = store.register_workflow("tests", 1, &steps).await.unwrap();
+        let steps = ["first", "second"].map(|s| json!({"name": s, "input": {"type": "x"}}));
+        let manifest = json!({
+            "workflow": "tests", "version": 1, "entry": "first", "input": {"type": "x"}, "state": {"type": "x"},
+            "output": {"type": "x"}, "steps": steps,
+        });
+        let manifest = crate::Manifest::from_json(&manifest.to_string()).unwrap();
+        let workflow = store.register_workflow(&manifest, Registrar::Node).await.unwrap().key;
         let runs: Vec<NewRun> = (0..10)
             .map(|k| {
                 let input = text(json!({ "n": k }));
