@@ -6,7 +6,7 @@ use super::policy;
 use crate::domain::{CustomId, IntentId};
 use crate::observe::count;
 use crate::provider::{BatchProvider, Body, ProviderError, Refusal, RefusedCreate, Sent};
-use crate::store::{Brake, Convicted, Filled, Lease, Queue, Store, StoreError, Suspects, Watermark};
+use crate::store::{Brake, Convicted, Filled, Lease, Most, Queue, Store, StoreError, Suspects, Watermark};
 use bytes::Bytes;
 use futures::StreamExt;
 use futures::stream::{self, BoxStream};
@@ -81,10 +81,10 @@ impl Sending<'_> {
 
     async fn reserve(&self, batch: i64, size: i32, company: Option<i32>) -> Result<Filled, StoreError> {
         let bytes = (self.ctx.config().max_batch_bytes as i64).min(self.provider.capabilities().max_bytes);
-        let most = Filled { items: size, bytes: bytes - i64::from(size) * AROUND, more: false };
+        let most = Most { items: size, bytes: bytes - i64::from(size) * AROUND, company };
         let mut filled = Filled { more: true, ..Filled::default() };
         while filled.more && filled.items < size {
-            filled = self.store().fill(self.name, batch, self.lease, company, filled, RESERVE, most).await?;
+            filled = self.store().fill(self.name, batch, self.lease, filled, RESERVE, most).await?;
         }
         Ok(filled)
     }

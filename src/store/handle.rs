@@ -18,7 +18,7 @@ use super::nodes::{self, Peer};
 use super::pulse::Hint;
 use super::read::{self, BatchTotals, BatchView, Counts, EventView, Outcome, RunView};
 use super::refuse::{self, Convicted, Suspects};
-use super::reserve::{self, Filled, Queue, Watermark};
+use super::reserve::{self, Filled, Most, Queue, Watermark};
 use super::retention::{self, Removed};
 use super::revive::{self, Standing};
 use super::submit::{self, Intent};
@@ -111,7 +111,7 @@ statements! {
     reserve::queue(provider: &str, lease: Lease, limit: i64) -> Queue;
     reserve::next_due(provider: &str) -> Option<i64>;
     reserve::open(lease: Lease, intent: IntentId) -> Option<i64>;
-    reserve::fill(provider: &str, batch: i64, lease: Lease, company: Option<i32>, filled: Filled, chunk: i64, most: Filled) -> Filled;
+    reserve::fill(provider: &str, batch: i64, lease: Lease, filled: Filled, chunk: i64, most: Most) -> Filled;
     refuse::split(batch: i64, lease: Lease, suspects: Suspects, why: &str) -> bool;
     refuse::convict(batch: i64, lease: Lease, in_row: i32, why: &str) -> Option<Convicted>;
     refuse::lost(lease: Lease, window_ms: i64) -> Vec<Intent>;

@@ -59,7 +59,7 @@ pub(crate) use lane::Lane;
 pub(crate) use nodes::Peer;
 pub(crate) use pulse::{Hint, Listener, Pulse};
 pub(crate) use refuse::{Convicted, Suspects};
-pub(crate) use reserve::{Filled, Queue, Watermark};
+pub(crate) use reserve::{Filled, Most, Queue, Watermark};
 pub(crate) use submit::Intent;
 pub(crate) use upgrade::{EVENTS as UPGRADE_EVENTS, Upgrade};
 pub(crate) use workflows::{Registered, Registrar};

@@ -92,16 +92,24 @@ pub(crate) struct Filled {
     pub more: bool,
 }
 
+/// What a batch may hold.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Most {
+    pub items: i32,
+    pub bytes: i64,
+    /// Only those that may travel with at most so many; none are those without suspicion.
+    pub company: Option<i32>,
+}
+
 /// Takes one chunk of open waits into the batch. The rows that come back are the items: nothing else is.
 pub(super) async fn fill(
     pool: &PgPool,
     provider: &str,
     batch: i64,
     lease: Lease,
-    company: Option<i32>,
     filled: Filled,
     chunk: i64,
-    most: Filled,
+    most: Most,
 ) -> Result<Filled, StoreError> {
     let row = sqlx::query!(
         r#"
@@ -146,7 +154,7 @@ from grown g
         chunk,
         most.items,
         most.bytes as _,
-        company as _
+        most.company as _
     )
     .fetch_optional(pool)
     .await?;
