@@ -199,6 +199,7 @@ named! {
     list_half: List, BOTH, HEALS, [object(SpoiltObject::Half)];
     list_unknown_status: List, BOTH, HEALS, [object(SpoiltObject::UnknownStatus)];
     list_missing_counts: List, BOTH, HEALS, [object(SpoiltObject::MissingCounts)];
+    list_reversed: List, OPENAI, HEALS, [object(SpoiltObject::Reversed)];
     list_missing_paging: List, BOTH, HEALS, [object(SpoiltObject::MissingPaging)];
 
     cancel_cut: Cancel, BOTH, HEALS, [Fault::Cut];

@@ -182,3 +182,28 @@ async fn the_objects_of_replies_are_spoilt() {
     let page = api.list("").await.json();
     assert!(page.get("has_more").is_none() && page["data"][0]["id"] == json!(id));
 }
+
+#[tokio::test]
+async fn a_live_call_is_paid_when_it_was_accepted_and_only_then() {
+    let (sandbox, api) = fast().await;
+    let control = sandbox.control();
+    let paid = || PaidLedger::read(sandbox.ledger_path()).unwrap().len();
+    let ask = async || api.try_usual("POST", "/v1/messages", &question("One.")).await;
+    for (fault, error_type) in [
+        (Fault::rate_limited(1), "rate_limit_error"),
+        (Fault::status(500), "api_error"),
+        (Fault::status(529), "overloaded_error"),
+    ] {
+        control.inject(Operation::Live, When::Next, fault);
+        assert_eq!(ask().await.unwrap().error_type(), error_type);
+    }
+    control.inject(Operation::Live, When::Next, Fault::Cut);
+    assert!(ask().await.is_err());
+    assert_eq!(paid(), 0);
+    control.inject(Operation::Live, When::Next, Fault::AcceptThenCut);
+    assert!(ask().await.is_err());
+    assert_eq!(paid(), 1);
+    control.inject(Operation::Live, When::Next, Fault::AcceptThenStatus(529));
+    assert_eq!(ask().await.unwrap().status, 529);
+    assert_eq!(paid(), 2);
+}

@@ -99,7 +99,8 @@ async fn the_order_changes_and_lines_of_others_stand_between() {
     let mut whole: Vec<Vec<u8>> = api.results(&id).await.body.lines().map(|line| line.as_bytes().to_vec()).collect();
     let mut other = lines_with(&sandbox, &api, &id, Fault::ReorderLines).await;
     assert_ne!(other, whole);
-    (other.sort(), whole.sort());
+    other.sort();
+    whole.sort();
     assert_eq!(other, whole);
     let mixed = lines_with(&sandbox, &api, &id, Fault::ForeignLines(2)).await;
     let foreign = mixed.iter().filter(|line| line.starts_with(b"{\"custom_id\":\"somebody-else-")).count();

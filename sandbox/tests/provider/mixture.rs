@@ -73,10 +73,19 @@ async fn work_ends_under_the_mixture_of_all_and_the_ledger_tells_what_it_cost() 
             fired = sandbox.control().faults().iter().map(|rule| rule.fired).sum();
         }
         assert!(fired > 5, "seed {seed}: only {fired} faults");
-        let paid = PaidLedger::read(sandbox.ledger_path()).unwrap();
-        for id in sandbox.control().batches() {
-            sandbox.control().wait_ended(&id).await;
+        let control = sandbox.control();
+        control.clear();
+        let batches = control.batches();
+        for id in &batches {
+            control.wait_ended(id).await;
         }
+        let paid = PaidLedger::read(sandbox.ledger_path()).unwrap();
         assert!(paid.iter().all(|item| item.custom_id.as_ref().is_some_and(|id| id.starts_with("item-"))));
+        for id in &batches {
+            let counts = api.retrieve(id).await.json()["request_counts"].clone();
+            let of_batch = paid.iter().filter(|item| item.batch_id.as_ref() == Some(id)).count();
+            let foreign = of_batch == 0 && api.results(id).await.body.contains("somebody-else-0");
+            assert!(foreign || counts["succeeded"] == of_batch, "seed {seed}: {id} {counts}, paid {of_batch}");
+        }
     }
 }
