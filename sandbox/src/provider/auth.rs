@@ -17,7 +17,7 @@ use super::{openai, remote};
 /// Lets a request in or refuses it, and completes the reply.
 pub(crate) async fn layer(State(app): State<Arc<App>>, mut request: Request, next: Next) -> Response {
     if request.uri().path().starts_with(remote::PREFIX) {
-        return next.run(request).await;
+        return remote::completed(next.run(request).await);
     }
     let request_id = app.next_request_id();
     let response = match admit(&app, request.headers()) {

@@ -199,6 +199,7 @@ named! {
     list_half: List, BOTH, HEALS, [object(SpoiltObject::Half)];
     list_unknown_status: List, BOTH, HEALS, [object(SpoiltObject::UnknownStatus)];
     list_missing_counts: List, BOTH, HEALS, [object(SpoiltObject::MissingCounts)];
+    list_reversed: List, OPENAI, HEALS, [object(SpoiltObject::Reversed)];
     list_missing_paging: List, BOTH, HEALS, [object(SpoiltObject::MissingPaging)];
 
     cancel_cut: Cancel, BOTH, HEALS, [Fault::Cut];
@@ -238,7 +239,7 @@ named! {
     answer_has_huge_number: Results, BOTH, STAYS, [lines(SpoiltLine::HugeNumber)];
     answer_has_infinite_number: Results, BOTH, STAYS, [lines(SpoiltLine::InfiniteNumber)];
     answer_is_deep: Results, BOTH, STAYS, [lines(SpoiltLine::Deep(200))];
-    answer_is_long: Results, BOTH, STAYS, [Fault::SpoilLines { every: 2, with: SpoiltLine::Long(64 * MIB) }];
+    answer_is_long: Results, BOTH, STAYS, [Fault::SpoilLines { every: 3, with: SpoiltLine::Long(64 * MIB) }];
     answer_has_unknown_block: Results, BOTH, HEALS, [lines(SpoiltLine::UnknownBlock)];
     answer_has_unknown_stop_reason: Results, BOTH, HEALS, [lines(SpoiltLine::UnknownStopReason)];
     answer_has_null_stop_reason: Results, BOTH, HEALS, [lines(SpoiltLine::NullStopReason)];

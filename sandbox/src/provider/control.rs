@@ -138,11 +138,9 @@ impl Control {
     /// Processes a batch now, whatever its simulated time. Returns whether it was still to be processed.
     pub fn finish(&self, batch_id: &str) -> bool {
         let shelf = locked(&self.app.shelf);
-        let waiting = shelf.get(batch_id).filter(|batch| matches!(batch.stage, Stage::Waiting(_)));
-        if let Some(batch) = waiting {
-            batch.signals.wake.send_replace(true);
-        }
-        waiting.is_some()
+        let Some(batch) = shelf.get(batch_id) else { return false };
+        batch.signals.wake.send_replace(true);
+        matches!(batch.stage, Stage::Waiting(_))
     }
 
     /// Waits until a batch has ended or does not exist.

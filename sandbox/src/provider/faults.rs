@@ -144,7 +144,7 @@ pub enum Fault {
     Twin,
     /// Create: somebody else's batch of as many requests appears in the workspace just before. It is not in the ledger.
     ForeignBatch,
-    /// Create: when the params of a request contain this text, the whole create is refused with 400.
+    /// Create (Anthropic): when the params of a request contain this text, the whole create is refused with 400.
     GuiltyItem {
         /// The text, as it stands in the JSON that was sent.
         containing: String,

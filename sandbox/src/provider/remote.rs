@@ -18,7 +18,7 @@ use super::catalogue::NAMED;
 use super::control::Control;
 use super::faults::{Fault, Operation, Script, When};
 use super::ledger::PaidLedger;
-use super::wire::{json, ok};
+use super::wire::{ApiError, json, ok};
 
 /// What their paths begin with.
 pub(crate) const PREFIX: &str = "/sandbox/";
@@ -65,6 +65,14 @@ type Body<T> = Result<Json<T>, JsonRejection>;
 
 fn refused(status: StatusCode, why: impl Into<String>) -> Response {
     json(status, &json!({"error": why.into()}))
+}
+
+/// Writes the body of an error that no handler here has made.
+pub(crate) fn completed(response: Response) -> Response {
+    match response.extensions().get::<ApiError>() {
+        Some(error) => refused(error.status, &*error.message),
+        None => response,
+    }
 }
 
 async fn faults(State(app): State<Arc<App>>) -> Response {

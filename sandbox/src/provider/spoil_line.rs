@@ -18,7 +18,8 @@ const TEXT: &[&str] = &[
 ];
 const CONTENT: &[&str] =
     &["/result/message/content", "/response/body/choices/0/message/content", "/response/body/output/0/content"];
-const BLOCKS: &[&str] = &["/result/message/content", "/response/body/output"];
+const BLOCKS: &[&str] =
+    &["/result/message/content", "/response/body/output", "/response/body/choices/0/message/annotations"];
 const STOP: &[&str] =
     &["/result/message/stop_reason", "/response/body/choices/0/finish_reason", "/response/body/status"];
 const USAGE: &[&str] = &["/result/message/usage", "/response/body/usage"];
@@ -74,7 +75,7 @@ pub enum SpoiltLine {
     UnknownOutcome,
     /// The message is null.
     NullMessage,
-    /// A content block (Responses: an output item) of an unknown type comes first.
+    /// A content block (Responses: an output item, Chat Completions: an annotation) of an unknown type comes first.
     UnknownBlock,
     /// The content is null.
     NullContent,

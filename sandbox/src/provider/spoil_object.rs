@@ -38,6 +38,8 @@ pub enum SpoiltObject {
     ForeignResultsUrl,
     /// List: `has_more`, `first_id` and `last_id` are missing.
     MissingPaging,
+    /// List: the page is the other way round.
+    Reversed,
     /// There are fields that nobody knows, everywhere.
     UnknownFields,
 }
@@ -55,6 +57,10 @@ impl SpoiltObject {
         let changed = match (self, reply.get_mut("data")) {
             (Self::UnknownFields, _) => {
                 strangers(&mut reply);
+                true
+            }
+            (Self::Reversed, Some(Value::Array(batches))) if batches.len() > 1 => {
+                batches.reverse();
                 true
             }
             (Self::MissingPaging, Some(_)) => {
@@ -94,7 +100,9 @@ impl SpoiltObject {
                 let url = batch.get_mut("results_url").filter(|url| url.is_string());
                 url.map(|url| *url = json!("http://results.invalid/elsewhere")).is_some()
             }
-            Self::Half | Self::Empty | Self::WebPage | Self::MissingPaging | Self::UnknownFields => false,
+            Self::Half | Self::Empty | Self::WebPage | Self::MissingPaging | Self::Reversed | Self::UnknownFields => {
+                false
+            }
         }
     }
 }
