@@ -1,7 +1,7 @@
 //! The board: where each living actor of a node can be written to. One per life of a node, never a static, so that any
 //! number of nodes fit in one process. A message to an actor that is being started again is lost; none is needed for safety.
 
-use super::{advancer, committer, heart, ingester, janitor, notifier, root, submitter, timekeeper};
+use super::{advancer, caller, committer, heart, ingester, janitor, notifier, root, submitter, timekeeper};
 use ractor::{ActorCell, ActorRef};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
@@ -29,6 +29,8 @@ pub enum Kind {
     Submitter(String),
     /// Reads the batches of a provider.
     Ingester(String),
+    /// Makes the live calls of a provider.
+    Caller(String),
 }
 
 impl std::fmt::Display for Kind {
@@ -36,6 +38,7 @@ impl std::fmt::Display for Kind {
         match self {
             Self::Submitter(provider) => write!(f, "submitter({provider})"),
             Self::Ingester(provider) => write!(f, "ingester({provider})"),
+            Self::Caller(provider) => write!(f, "caller({provider})"),
             other => write!(f, "{}", format!("{other:?}").to_lowercase()),
         }
     }
@@ -75,6 +78,7 @@ pub(crate) struct Board {
     pub janitor: Slot<janitor::Msg>,
     pub submitters: BTreeMap<String, Slot<submitter::Msg>>,
     pub ingesters: BTreeMap<String, Slot<ingester::Msg>>,
+    pub callers: BTreeMap<String, Slot<caller::Msg>>,
     cells: Mutex<BTreeMap<Kind, ActorCell>>,
 }
 
@@ -83,7 +87,8 @@ impl Board {
     pub(crate) fn new(providers: impl Iterator<Item = String> + Clone) -> Self {
         Self {
             submitters: providers.clone().map(|p| (p, Slot::default())).collect(),
-            ingesters: providers.map(|p| (p, Slot::default())).collect(),
+            ingesters: providers.clone().map(|p| (p, Slot::default())).collect(),
+            callers: providers.map(|p| (p, Slot::default())).collect(),
             ..Self::default()
         }
     }
@@ -105,6 +110,13 @@ impl Board {
     /// The latest actor of a kind.
     pub(crate) fn cell(&self, kind: &Kind) -> Option<ActorCell> {
         self.cells().get(kind).cloned()
+    }
+
+    /// Tells every caller that there may be calls to make.
+    pub(crate) fn wake_callers(&self) {
+        for caller in self.callers.values() {
+            caller.send(caller::Msg::Wake);
+        }
     }
 
     /// Tells every submitter that there may be requests.

@@ -170,6 +170,7 @@ impl State {
             let answered = lane.commit(transitions).await;
             debug_assert_eq!(answered.len(), n, "a verdict for each transition");
             let asked = tally(&ctx, &answered);
+            let live = answered.iter().any(|(t, _)| matches!(&t.change, Change::Suspend { wait, .. } if wait.live.is_some()));
             let (parents, failed) = bereaved(&answered);
             for (transition, verdict) in answered {
                 if let Some(port) = ports.remove(&transition.run) {
@@ -179,6 +180,10 @@ impl State {
             if asked {
                 ctx.board.wake_submitters();
                 ctx.board.notifier.send(super::notifier::Msg::Tell(Hint::Requests));
+            }
+            if live {
+                ctx.board.wake_callers();
+                ctx.board.notifier.send(super::notifier::Msg::Tell(Hint::Calls));
             }
             turn.lane = Some(lane);
             drop(turn);

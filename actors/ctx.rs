@@ -55,6 +55,12 @@ impl Ctx {
         &self.shared.counters
     }
 
+    /// How close to its deadline a request to this provider goes live, in milliseconds; never, if it has no live calls.
+    pub(crate) fn live_ms(&self, provider: &str) -> Option<i64> {
+        let live = self.shared.providers.get(provider).is_some_and(|port| port.has_live());
+        live.then(|| i64::try_from(self.config().batch_time.as_millis()).unwrap_or(i64::MAX))
+    }
+
     pub(crate) fn draining(&self) -> bool {
         self.shared.draining.load(std::sync::atomic::Ordering::Acquire)
     }

@@ -5,7 +5,7 @@
 //! without interruption for a lease, so that an outage of the database makes nobody look dead to the first that comes back.
 
 use super::ctx::Ctx;
-use super::{Handled, advancer};
+use super::{Handled, advancer, calling};
 use crate::domain::NodeId;
 use crate::observe::count;
 use crate::store::{Peer, StoreError};
@@ -187,6 +187,7 @@ async fn clean(ctx: &Ctx, suspects: Vec<(NodeId, i64)>) -> Result<(), StoreError
     let mut taken = 0;
     for dead in store.dead_holders().await? {
         store.free_leases(dead).await?;
+        calling::lose(ctx, dead, None, &[], "the node that made it died").await?;
         loop {
             let batch = store.take_over_runs(dead, ctx.node, BATCH).await?;
             taken += batch;

@@ -10,7 +10,7 @@
 //! `- satellites, one_for_one
 //!    |- notifier        LISTEN with self-test; turns notifications into wake-ups, coalesces our own
 //!    |- janitor         takes over what dead nodes held
-//!    `- per provider    submitter (fills and sends batches), ingester (polls, streams results)
+//!    `- per provider    submitter (fills and sends batches), ingester (polls, streams results), caller (makes live calls)
 //! ```
 //!
 //! A message that changes state carries its reply port, and the reply is sent after COMMIT. Wake-ups carry none: losing one
@@ -20,6 +20,8 @@
 
 mod advancer;
 pub(crate) mod board;
+mod caller;
+mod calling;
 mod committer;
 pub(crate) mod ctx;
 pub(crate) mod flows;
@@ -58,7 +60,7 @@ pub(crate) enum Drain {
     Late,
 }
 
-/// Waits until the advancer holds nothing and no submitter is sending, at most until the deadline. The node is draining
+/// Waits until the advancer holds nothing, no submitter is sending and no live call is under way, at most until the deadline. The node is draining
 /// already: nothing new is taken.
 pub(crate) async fn drain(ctx: &Ctx, deadline: Instant) -> Drain {
     let mut ends = Vec::new();
@@ -70,6 +72,9 @@ pub(crate) async fn drain(ctx: &Ctx, deadline: Instant) -> Drain {
     ctx.board.advancer.send(advancer::Msg::Drain(port()));
     for submitter in ctx.board.submitters.values() {
         submitter.send(submitter::Msg::Drain(port()));
+    }
+    for caller in ctx.board.callers.values() {
+        caller.send(caller::Msg::Drain(port()));
     }
     let all = futures::future::join_all(ends);
     match tokio::time::timeout_at(deadline.into(), all).await {
@@ -84,6 +89,7 @@ pub(crate) fn wake(ctx: &Ctx, kind: &Kind) -> bool {
         Kind::Advancer => ctx.board.advancer.send(advancer::Msg::Wake),
         Kind::Submitter(name) => ctx.board.submitters.get(name).is_some_and(|s| s.send(submitter::Msg::Wake)),
         Kind::Ingester(name) => ctx.board.ingesters.get(name).is_some_and(|i| i.send(ingester::Msg::Wake)),
+        Kind::Caller(name) => ctx.board.callers.get(name).is_some_and(|c| c.send(caller::Msg::Wake)),
         Kind::Core
         | Kind::Satellites
         | Kind::Heart

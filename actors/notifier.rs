@@ -91,6 +91,7 @@ impl State {
                 self.ctx.board.advancer.send(advancer::Msg::Wake);
             }
             Hint::Requests => self.ctx.board.wake_submitters(),
+            Hint::Calls => self.ctx.board.wake_callers(),
         }
     }
 }

@@ -6,7 +6,7 @@ use super::board::Kind;
 use super::ctx::{Ctx, Shared};
 use super::supervision::Strategy;
 use super::supervisor::{self, Child, Supervisor};
-use super::{Handled, advancer, committer, heart, ingester, janitor, notifier, submitter, timekeeper};
+use super::{Handled, advancer, caller, committer, heart, ingester, janitor, notifier, submitter, timekeeper};
 use crate::domain::NodeId;
 use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef, SupervisionEvent};
 use std::sync::Arc;
@@ -158,6 +158,10 @@ fn satellites(ctx: &Ctx) -> Vec<Child> {
         let name = provider.clone();
         children.push(Child::new(Kind::Ingester(name.clone()), move |ctx| {
             (ingester::Ingester, ingester::Args { ctx, provider: name.clone() })
+        }));
+        let name = provider.clone();
+        children.push(Child::new(Kind::Caller(name.clone()), move |ctx| {
+            (caller::Caller, caller::Args { ctx, provider: name.clone() })
         }));
     }
     children

@@ -81,7 +81,8 @@ impl Sending<'_> {
 
     async fn reserve(&self, batch: i64, size: i32, company: Option<i32>) -> Result<Filled, StoreError> {
         let bytes = (self.ctx.config().max_batch_bytes as i64).min(self.provider.capabilities().max_bytes);
-        let most = Most { items: size, bytes: bytes - i64::from(size) * AROUND, company };
+        let live_ms = self.ctx.live_ms(self.name);
+        let most = Most { items: size, bytes: bytes - i64::from(size) * AROUND, company, live_ms };
         let mut filled = Filled { more: true, ..Filled::default() };
         while filled.more && filled.items < size {
             filled = self.store().fill(self.name, batch, self.lease, filled, RESERVE, most).await?;

@@ -42,6 +42,13 @@ pub struct Config {
     pub grace: Duration,
     /// How often a provider may fail a request, in ways worth another attempt, before the run fails (5).
     pub model_attempts: u32,
+    /// Live calls that one node makes at the same time, of each provider (16).
+    pub live_calls: usize,
+    /// How long a live call may take (10 min). After that nobody knows what became of it.
+    pub live_limit: Duration,
+    /// How long a batch is taken to take (1 h): a request with a [`deadline`](crate::Suspend::deadline) goes live as soon as a batch
+    /// that begins then would be later than it.
+    pub batch_time: Duration,
     /// Connections for statements that are not hot (3); with those of heart, claimer, committer and listener 8 in all.
     pub pool_connections: u32,
     /// Steps declared blocking that run at the same time (8).
@@ -100,6 +107,9 @@ impl Default for Config {
             lease: Duration::from_secs(15),
             grace: Duration::from_secs(30),
             model_attempts: 5,
+            live_calls: 16,
+            live_limit: Duration::from_secs(600),
+            batch_time: Duration::from_secs(3600),
             pool_connections: 3,
             blocking_steps: 8,
             retention: Retention::default(),
@@ -127,6 +137,8 @@ impl Config {
             max_batch_age: Duration::from_secs(1),
             send_limit: Duration::from_secs(10),
             quarantine: Duration::from_secs(2),
+            live_limit: Duration::from_secs(10),
+            batch_time: Duration::from_secs(2),
             missing_after: Duration::from_secs(1),
             late_sweep: Duration::from_millis(500),
             heartbeat: Duration::from_millis(200),
@@ -147,6 +159,7 @@ impl Config {
             ("batch_poll_interval", self.batch_poll_interval),
             ("max_batch_age", self.max_batch_age),
             ("send_limit", self.send_limit),
+            ("live_limit", self.live_limit),
             ("late_sweep", self.late_sweep),
             ("heartbeat", self.heartbeat),
             ("lease", self.lease),
@@ -171,6 +184,7 @@ impl Config {
             ("min_batch_requests", self.min_batch_requests >= 1, "must be at least 1"),
             ("quarantine", self.quarantine >= self.heartbeat, "must be at least one heartbeat"),
             ("pool_connections", (1..=100).contains(&self.pool_connections), "must be between 1 and 100"),
+            ("live_calls", (1..=1_000).contains(&self.live_calls), "must be between 1 and 1,000"),
             ("blocking_steps", (1..=1_000).contains(&self.blocking_steps), "must be between 1 and 1,000"),
             ("name", !self.name.trim().is_empty() && self.name.len() <= 200, "must have 1 to 200 bytes"),
         ];

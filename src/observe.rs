@@ -49,6 +49,8 @@ counters! {
     requests_submitted,
     /// Results settled.
     results_completed,
+    /// Live calls that were answered.
+    live_calls_answered,
     /// Events written by owned transitions.
     events_committed,
     /// Flushes: transactions of the committer.

@@ -97,6 +97,10 @@ fn hope(row: &WaitRow) -> Result<(), String> {
     match WaitStatus::decode(row.status) {
         WaitStatus::Open if row.queued => Ok(()),
         WaitStatus::Open => Err(format!("waits on wait {ordinal}, which is open but not queued")),
+        WaitStatus::Sent if row.live => match row.item_status.map(ItemStatus::decode) {
+            Some(ItemStatus::Sent | ItemStatus::Unknown(_)) => Ok(()),
+            _ => Err(format!("waits on wait {ordinal}, which is sent in a live call that is over")),
+        },
         status @ (WaitStatus::Reserved | WaitStatus::Sent) => {
             let (Some(batch), Some(item)) = (row.batch, row.item) else {
                 return Err(format!("waits on wait {ordinal}, which is {status} in no batch"));

@@ -3,7 +3,7 @@
 use super::Client;
 use crate::domain::{BatchStatus, RunStatus, WaitKind, WaitStatus};
 use crate::error::Error;
-use crate::store::{Batch, Facts, Owner, Wait};
+use crate::store::{Batch, Call, Facts, Owner, Wait};
 use std::fmt;
 
 /// What a run is doing, why it does not go on, and what would make it: for an operator at night.
@@ -185,12 +185,24 @@ fn model(facts: &Facts, wait: &Wait, said: &mut Said) {
     if wait.errors > 0 {
         said.because(format!("the provider has failed it {} times so far", wait.errors));
     }
+    if let Some(call) = &wait.call
+        && facts.batch.is_none()
+    {
+        return live(provider, call, wait, said);
+    }
     let Some(batch) = facts.batch.as_ref().filter(|_| wait.status != WaitStatus::Open) else {
         match wait.queued_in_ms {
             Some(ms) if ms > 0 => said.because(format!("its request goes out again in {}", time(ms))),
             _ => said.because(format!("its request to `{provider}` is in no batch yet")),
         }
-        said.moves(format!("a node with provider `{provider}` sending the next batch"));
+        match wait.deadline_in_ms {
+            None => said.moves(format!("a node with provider `{provider}` sending the next batch")),
+            Some(ms) if ms > 0 => {
+                said.because(format!("its answer is wanted in {}", time(ms)));
+                said.moves(format!("a node with provider `{provider}`: by a batch, or live if that would be too late"));
+            }
+            Some(_) => said.moves(format!("a node with provider `{provider}` making a live call")),
+        }
         return;
     };
     let Batch { key, status, provider_batch_id, n, sent_ago_ms, note } = batch;
@@ -212,6 +224,22 @@ fn model(facts: &Facts, wait: &Wait, said: &mut Said) {
         }
         _ => "the provider finishing the batch; its results are read at the next poll".to_owned(),
     });
+}
+
+fn live(provider: &str, call: &Call, wait: &Wait, said: &mut Said) {
+    let Call { under_way, node, sent_ago_ms, note } = call;
+    let ago = time(*sent_ago_ms);
+    if *under_way {
+        said.because(format!("node `{node}` has been calling `{provider}` live for {ago} (attempt {})", wait.attempt));
+        said.moves("the answer; should that node die, the rule for calls that are lost".into());
+        return;
+    }
+    said.because(format!("it was sent to `{provider}` live {ago} ago, by node `{node}` (attempt {})", wait.attempt));
+    said.because.extend(note.iter().map(|note| format!("last noted of it: {note}")));
+    if let Some(ms) = wait.queued_in_ms.filter(|ms| *ms > 0) {
+        said.because(format!("it is sent again in {}", time(ms)));
+    }
+    said.moves(format!("a node with provider `{provider}` making another live call"));
 }
 
 fn ended(facts: &Facts) -> String {
@@ -270,6 +298,8 @@ mod tests {
             errors: 0,
             prompt: Some("Tone?".into()),
             parked: Some("402".into()),
+            deadline_in_ms: None,
+            call: None,
         }
     }
 
@@ -312,6 +342,19 @@ mod tests {
         says(&with(wait(WaitKind::External)), &["another service"]);
         says(&with(wait(WaitKind::Fork)), &["2 of them are not over", "`longhaul explain ~1.2.0`"]);
         says(&with(wait(WaitKind::Model)), &["in no batch yet", "sending the next batch"]);
+    }
+
+    #[test]
+    fn a_live_call_tells_who_makes_it() {
+        let with = |wait| Facts { wait: Some(wait), ..facts(RunStatus::Waiting) };
+        let called = |under_way, note: Option<&str>| {
+            let call = Call { under_way, node: "a".into(), sent_ago_ms: 3_000, note: note.map(str::to_owned) };
+            Wait { call: Some(call), queued_in_ms: Some(4_000), ..wait(WaitKind::Model) }
+        };
+        says(&with(called(true, None)), &["node `a` has been calling `claude` live for 3 s (attempt 2)"]);
+        says(&with(called(false, Some("529"))), &["last noted of it: 529", "sent again in 4 s", "another live call"]);
+        says(&with(Wait { deadline_in_ms: Some(-1), ..wait(WaitKind::Model) }), &["making a live call"]);
+        says(&with(Wait { deadline_in_ms: Some(600_000), ..wait(WaitKind::Model) }), &["wanted in 10 min", "or live"]);
     }
 
     #[test]

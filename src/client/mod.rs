@@ -16,7 +16,7 @@ pub use handle::RunHandle;
 use crate::domain::{EventType, RunId};
 use crate::error::Error;
 use crate::run::Workflow;
-use crate::store::{BatchTotals, BatchView, Counts, Database, EventView, RunView, Store};
+use crate::store::{BatchTotals, LiveTotals, BatchView, Counts, Database, EventView, RunView, Store};
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -132,6 +132,14 @@ impl Client {
     /// [`Error::Store`].
     pub async fn batch_totals(&self) -> Result<BatchTotals, Error> {
         Ok(self.store.batch_totals().await?)
+    }
+
+    /// Totals over all live calls, which [`batch_totals`](Self::batch_totals) leaves out.
+    ///
+    /// # Errors
+    /// [`Error::Store`].
+    pub async fn live_totals(&self) -> Result<LiveTotals, Error> {
+        Ok(self.store.live_totals().await?)
     }
 
     /// How many events the ledger has, or how many of one kind. Reads the whole table of events.

@@ -1,6 +1,6 @@
 //! Who may move what from which status to which: the closed list, as data.
 //!
-//! There are four machines: runs, waits, batches and items. Each has one enum of *moves*; a move is one named statement of the
+//! There are five machines: runs, waits, batches, items and live calls. Each has one enum of *moves*; a move is one named statement of the
 //! store (for the owned moves of runs: one [`Change`](super::Change) of a transition), and its [`Rule`] is the one exhaustive
 //! match over that enum. What is not in the list cannot happen: [`Move::apply`] refuses it, no statement does it, and the
 //! audit shows a row where it happened all the same. A test prints everything into `docs/lifecycle.md`.
@@ -47,6 +47,7 @@ macro_rules! moves {
 }
 
 mod batches;
+mod calls;
 mod events;
 mod items;
 mod markdown;
@@ -54,6 +55,7 @@ mod runs;
 mod waits;
 
 pub use batches::BatchMove;
+pub use calls::CallMove;
 pub use events::statuses_after;
 pub use items::ItemMove;
 pub use markdown::to_markdown;
@@ -109,7 +111,7 @@ pub struct Rule<S: 'static> {
     pub note: &'static str,
 }
 
-/// A move of one of the four machines.
+/// A move of one of the machines.
 pub trait Move: Copy + fmt::Debug + 'static {
     /// What it moves from and to.
     type Status: Copy + PartialEq + fmt::Debug + fmt::Display + 'static;

@@ -45,12 +45,38 @@ pub struct NewWait {
     /// The answer then; `None` is `null`.
     #[serde(with = "super::json::text::option")]
     pub otherwise: Option<JsonText>,
+    /// Of model waits: when it goes live, if ever.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub live: Option<LiveCall>,
+}
+
+/// A request to a model that is not left to a batch for ever.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct LiveCall {
+    /// When its answer is wanted. As soon as a batch would be later than that, the request is sent by itself, at the full price.
+    pub by: Due,
+    /// What becomes of it when nobody knows whether the provider answered, and was paid.
+    #[serde(default)]
+    pub when_lost: WhenLost,
+}
+
+/// What becomes of a live call of which nobody knows whether it was answered, and so paid: its process died, or its connection broke
+/// after it was sent. Nothing can find that out later: a provider keeps no list of such calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WhenLost {
+    /// It is made again, within its budget of errors: **it may be paid twice**. Live calls are at-least-once unless said otherwise.
+    #[default]
+    Retry,
+    /// Its run is parked with the reason: nothing is paid twice unless a person says so, by a retry of the run.
+    Park,
 }
 
 impl NewWait {
     /// A request to a model.
     pub fn model(provider: impl Into<String>, request: JsonText) -> Self {
-        Self { kind: WaitKind::Model, provider: Some(provider.into()), request, due: None, otherwise: None }
+        let (kind, provider) = (WaitKind::Model, Some(provider.into()));
+        Self { kind, provider, request, due: None, otherwise: None, live: None }
     }
 }
 

@@ -49,14 +49,23 @@ impl PriceTable {
     /// What a request cost in a batch (half the list price), in nano-dollars. Cache writes cost 1.25 of an input token, cache
     /// reads a tenth. Rounded up to the next nano-dollar.
     pub fn batch_cost(&self, model: &str, usage: &Usage) -> Option<i64> {
+        // In fortieths of the price, so that every share of it is a whole number: batch is one half of the whole.
+        self.cost(model, usage, 40)
+    }
+
+    /// What a live call cost, at the list price, in nano-dollars. Cached tokens and rounding are as in a batch.
+    pub fn live_cost(&self, model: &str, usage: &Usage) -> Option<i64> {
+        self.cost(model, usage, 20)
+    }
+
+    fn cost(&self, model: &str, usage: &Usage, parts: i128) -> Option<i64> {
         let price = self.prices.get(model).or_else(|| self.prices.get(undated(model)))?;
         let (input, output) = (i128::from(price.input), i128::from(price.output));
-        // In fortieths of the price, so that every share of it is a whole number: batch is one half of the whole.
         let of_input = i128::from(usage.input_tokens) * 20
             + i128::from(usage.cache_write_tokens) * 25
             + i128::from(usage.cache_read_tokens) * 2;
         let total = of_input * input + i128::from(usage.output_tokens) * 20 * output;
-        i64::try_from((total + 39).div_euclid(40)).ok()
+        i64::try_from((total + parts - 1).div_euclid(parts)).ok()
     }
 }
 
@@ -78,6 +87,12 @@ mod tests {
         assert_eq!(PriceTable::standard().batch_cost("claude-haiku-4-5", &usage), Some(50));
         let cheap = PriceTable::standard().with("tiny", Price { input: 1, output: 1 });
         assert_eq!(cheap.batch_cost("tiny", &usage), Some(1));
+    }
+
+    #[test]
+    fn a_live_call_costs_twice_as_much() {
+        let usage = Usage { input_tokens: 1_000, output_tokens: 100, ..Usage::default() };
+        assert_eq!(PriceTable::standard().live_cost("claude-haiku-4-5", &usage), Some(1_500_000));
     }
 
     #[test]

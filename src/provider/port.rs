@@ -80,6 +80,42 @@ pub enum Refusal {
     Request(Option<i32>),
 }
 
+/// What is known after a live call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Called {
+    /// Answered, and paid.
+    Answered(LiveReply),
+    /// Not answered, and not paid.
+    Refused(RefusedCreate),
+    /// The provider could not do it this time. Not paid; worth another attempt.
+    Failed {
+        /// For people.
+        why: String,
+        /// When it asked to be left alone for a while.
+        retry_after: Option<Duration>,
+    },
+    /// Answered, and paid, but in a form that no step could take.
+    Unreadable {
+        /// For people.
+        why: String,
+        /// What came.
+        body: Bytes,
+    },
+    /// Nobody knows.
+    Ambiguous(String),
+}
+
+/// An answer that came at once.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LiveReply {
+    /// The reply that a step gets, as [`BatchProvider::reply`] would read it from a line.
+    pub body: JsonText,
+    /// The model that answered.
+    pub model: Option<String>,
+    /// What it used; `None` when the provider did not say so in a form that can be read.
+    pub usage: Option<Usage>,
+}
+
 /// What a provider's reply to a question may lack.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ProviderError {
@@ -190,6 +226,25 @@ pub trait BatchProvider: Send + Sync + 'static {
     /// [`InvalidJson`] when the line holds no such reply.
     fn reply(&self, line: &[u8]) -> Result<JsonText, InvalidJson>;
 
-    /// What a request cost, in nano-dollars; `None` is unknown.
+    /// What a request cost in a batch, in nano-dollars; `None` is unknown.
     fn cost(&self, model: &str, usage: &Usage) -> Option<i64>;
+
+    /// Whether it takes requests one by one, outside of batches. If not, requests that want to be live travel in batches.
+    fn has_live(&self) -> bool {
+        false
+    }
+
+    /// Sends one request by itself, once: without retries, redirects or second connections; gives up at the deadline.
+    fn live<'a>(&'a self, request: &'a str, deadline: Instant) -> BoxFuture<'a, Called> {
+        let _ = (request, deadline);
+        let why = "this provider has no live calls".to_owned();
+        let refused = RefusedCreate { why, retry_after: None, because: Refusal::Request(None) };
+        Box::pin(std::future::ready(Called::Refused(refused)))
+    }
+
+    /// What a live call cost, in nano-dollars; `None` is unknown.
+    fn live_cost(&self, model: &str, usage: &Usage) -> Option<i64> {
+        let _ = (model, usage);
+        None
+    }
 }

@@ -5,7 +5,7 @@ use super::flow::{Act, Executed, Outcome, StepInfo, TypeInfo};
 use super::reply::Reply;
 use super::tool::{ToolResultBlock, Toolbox, turn};
 use crate::domain::limits::{REPLY_BYTES, REQUEST_BYTES, TOOLS_PER_TURN, TURNS};
-use crate::domain::{EventType, Frame, JsonText, NewEvent, NewWait, StepPolicy};
+use crate::domain::{EventType, Frame, JsonText, LiveCall, NewEvent, NewWait, StepPolicy};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::borrow::Cow;
@@ -35,6 +35,9 @@ pub(crate) fn find(step: &str) -> Option<&'static StepInfo> {
 pub(crate) struct Conversation {
     pub(crate) provider: String,
     pub(crate) turns: u32,
+    /// When each of its turns goes live, if ever.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) live: Option<LiveCall>,
 }
 
 /// What [`HEARD`] is given.
@@ -48,8 +51,15 @@ pub(crate) struct Heard {
 /// The wait of one turn, and the step that looks at its answer.
 pub(crate) fn ask(conversation: &Conversation, request: JsonText) -> Result<(NewWait, Frame), Outcome> {
     let carry = JsonText::of(conversation, "a conversation", REQUEST_BYTES)?;
-    let wait = NewWait::model(&conversation.provider, request);
+    let wait = NewWait { live: conversation.live, ..NewWait::model(&conversation.provider, request) };
     Ok((wait, Frame { step: HEARD.to_owned(), carry: Some(carry) }))
+}
+
+/// What a conversation carries, with another rule for its turns.
+pub(crate) fn carried_live(carry: Option<&JsonText>, live: Option<LiveCall>) -> Result<Option<JsonText>, Outcome> {
+    let Some(carry) = carry else { return Ok(None) };
+    let conversation = Conversation { live, ..carry.read().map_err(undecodable)? };
+    Ok(Some(JsonText::of(&conversation, "a conversation", REQUEST_BYTES)?))
 }
 
 /// The argument of [`HEARD`].

@@ -78,8 +78,10 @@ pub(crate) struct WaitRow {
     pub batch: Option<i64>,
     pub item: Option<i32>,
     pub batch_status: Option<i16>,
-    /// The item's status, if it exists and is of this wait.
+    /// The status of its item, or of its live call, if that exists and is of this wait.
     pub item_status: Option<i16>,
+    /// That is a live call.
+    pub live: bool,
     pub has_request: bool,
     /// The type of the event at its ordinal.
     pub opened_by: Option<i16>,
@@ -224,12 +226,17 @@ where e.run is not null or r.removed_at is not null
             r#"
 select w.run as "run!", w.ordinal as "ordinal!", w.kind as "kind!", w.status as "status!",
     w.queued_at is not null as "queued!", w.batch as "batch?", w.item as "item?", b.status as "batch_status?",
-    i.status as "item_status?", q.run is not null as "has_request!", e.type as "opened_by?"
+    coalesce(i.status, c.status) as "item_status?", c.run is not null as "live!", q.run is not null as "has_request!", e.type as "opened_by?"
 from (
     select * from longhaul.waits where (run, ordinal) > ($1, $2) and run <= $3 order by run, ordinal limit $4
 ) w
     left join longhaul.batches b on b.id = w.batch
     left join longhaul.batch_items i on i.batch = w.batch and i.item = w.item and i.run = w.run and i.wait = w.ordinal
+    -- The live call that answered it, or else its latest one.
+    left join lateral (
+        select c.run, c.status from longhaul.live_calls c where c.run = w.run and c.wait = w.ordinal and w.batch is null
+        order by c.status = 3 desc, c.attempt desc limit 1
+    ) c on true
     left join longhaul.requests q on q.run = w.run and q.ordinal = w.ordinal
     left join longhaul.events e on e.run = w.run and e.ordinal = w.ordinal
 order by w.run, w.ordinal
@@ -246,7 +253,11 @@ order by w.run, w.ordinal
     pub(crate) async fn answered_twice(&mut self, range: Range) -> Result<Vec<(i64, i32, i64)>> {
         let rows = sqlx::query!(
             r#"
-select run, wait, count(*) as "n!" from longhaul.batch_items where run > $1 and run <= $2 and status = 3
+select run as "run!", wait as "wait!", count(*) as "n!" from (
+    select run, wait from longhaul.batch_items where run > $1 and run <= $2 and status = 3
+    union all
+    select run, wait from longhaul.live_calls where run > $1 and run <= $2 and status = 3
+) as answered
 group by run, wait having count(*) > 1 order by run, wait
 "#,
             range.after,

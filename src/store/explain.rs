@@ -58,6 +58,22 @@ pub(crate) struct Wait {
     pub prompt: Option<String>,
     /// Why nothing is sent.
     pub parked: Option<String>,
+    /// Until its answer is wanted; negative when it was wanted before now.
+    pub deadline_in_ms: Option<i64>,
+    /// Its latest live call.
+    pub call: Option<Call>,
+}
+
+/// A live call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Call {
+    /// Whether it is under way.
+    pub under_way: bool,
+    /// The node that makes it, or made it.
+    pub node: String,
+    pub sent_ago_ms: i64,
+    /// Why it had no answer.
+    pub note: Option<String>,
 }
 
 /// The batch that its request is in.
@@ -91,6 +107,9 @@ select r.run_id, v.name as workflow, v.version, r.status, r.step, r.fence, r.sta
     (extract(epoch from ms.now - w.opened_at) * 1000)::bigint as wait_age_ms,
     (extract(epoch from w.queued_at - ms.now) * 1000)::bigint as queued_in_ms,
     (extract(epoch from w.due_at - ms.now) * 1000)::bigint as due_in_ms,
+    (extract(epoch from w.deadline_at - ms.now) * 1000)::bigint as deadline_in_ms,
+    c.status = 2 as call_under_way, c.name as "call_node?", c.note as "call_note?",
+    (extract(epoch from ms.now - c.sent_at) * 1000)::bigint as call_ago_ms,
     case when w.kind in (3, 4) then q.body::text end as asked,
     b.id as "batch?", b.status as "batch_status?", b.provider_batch_id, b.n as "n?", b.note,
     -- What was refused is in no batch any more: whatever is parked may be why.
@@ -114,6 +133,10 @@ left join longhaul.requests q on q.run = r.id and q.ordinal = r.wait and w.kind 
 left join longhaul.batches b on b.id = w.batch
 left join longhaul.accounts a on a.id = b.account
 left join longhaul.outputs o on o.run = r.id
+left join lateral (
+    select c.status, c.note, c.sent_at, n.name from longhaul.live_calls c join longhaul.nodes n on n.id = c.node
+    where c.run = w.run and c.wait = w.ordinal order by c.attempt desc limit 1
+) c on true
 cross join lateral (
     select count(*) as open, min(c.run_id) as one from longhaul.fork_branches f join longhaul.runs c on c.id = f.child
     where f.run = r.id and f.ordinal = r.wait and c.status not in (5, 6, 7)
@@ -132,6 +155,12 @@ where r.run_id = $1
         beat_ago_ms: r.beat_ago_ms.unwrap_or(0),
         lease_ms: r.lease_ms.unwrap_or(0),
     });
+    let call = r.call_node.map(|node| Call {
+        under_way: r.call_under_way == Some(true),
+        node,
+        sent_ago_ms: r.call_ago_ms.unwrap_or(0),
+        note: r.call_note,
+    });
     let wait = r.kind.zip(r.wait_status).map(|(kind, status)| Wait {
         kind: WaitKind::decode(kind),
         status: WaitStatus::decode(status),
@@ -143,6 +172,8 @@ where r.run_id = $1
         errors: r.wait_errors.unwrap_or(0),
         prompt: r.asked.as_deref().and_then(|asked| text(asked, "prompt")),
         parked: r.parked.clone(),
+        deadline_in_ms: r.deadline_in_ms,
+        call,
     });
     let batch = r.batch.zip(r.batch_status).map(|(key, status)| Batch {
         key,

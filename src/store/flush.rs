@@ -6,7 +6,7 @@
 use super::codec::Code;
 use super::error::StoreError;
 use crate::domain::event::Cause;
-use crate::domain::{Change, Due, JoinRule, NewEvent, Position, RunStatus, Transition, WaitKind};
+use crate::domain::{Change, Due, JoinRule, NewEvent, Position, RunStatus, Transition, WaitKind, WhenLost};
 use sqlx::PgConnection;
 use sqlx::types::chrono::{DateTime, Utc};
 use std::borrow::Cow;
@@ -42,6 +42,7 @@ struct Columns<'a> {
     due_ms: Vec<Option<i64>>,
     due_at: Vec<Option<DateTime<Utc>>>,
     otherwise: Vec<Option<&'a str>>,
+    park_lost: Vec<Option<bool>>,
     first: Slot<'a>,
     last: Slot<'a>,
     extra: Extras<'a>,
@@ -186,11 +187,14 @@ impl<'a> Columns<'a> {
         self.reason.push(reason);
         self.provider.push(wait.and_then(|w| w.provider.as_deref()));
         self.otherwise.push(wait.and_then(|w| w.otherwise.as_ref()).map(|o| o.as_str()));
-        let (due_ms, due_at) = match wait.and_then(|w| w.due) {
+        let live = wait.and_then(|w| w.live);
+        // Of a model's wait, this is its deadline.
+        let (due_ms, due_at) = match wait.and_then(|w| w.due).or(live.map(|live| live.by)) {
             None => (None, None),
             Some(Due::After(delay)) => (Some(millis(delay)), None),
             Some(Due::At(at)) => (None, Some(at)),
         };
+        self.park_lost.push(live.map(|live| live.when_lost == WhenLost::Park));
         self.due_ms.push(due_ms);
         self.due_at.push(due_at);
         self.wait_kind.push(wait.map(|w| w.kind).or(fork.as_ref().map(|_| WaitKind::Fork)).map(Code::code));
@@ -225,10 +229,10 @@ with item as materialized (
         $1::bigint[], $2::bigint[], $3::int[], $4::smallint[], $5::int[], $6::text[], $7::text[], $8::text[],
         $9::text[], $10::bigint[], $11::smallint[], $12::smallint[], $13::text[], $14::text[], $15::text[],
         $16::text[], $17::smallint[], $18::smallint[], $19::bigint[], $20::text[], $21::smallint[], $22::bigint[],
-        $23::text[], $32::bigint[], $33::timestamptz[], $34::text[]
+        $23::text[], $32::bigint[], $33::timestamptz[], $34::text[], $40::bool[]
     ) as i (run, fence, cursor, status, events, step, arg, stack, state, delay_ms, starts, errors, reason, body, error,
             provider, wait_kind, first_type, first_nonce, first_payload, last_type, last_nonce, last_payload, due_ms,
-            due_at, otherwise)
+            due_at, otherwise, park_lost)
     order by run
 ),
 -- Fence and cursor are checked again on the newest version of the row, once its lock is held.
@@ -271,9 +275,10 @@ told_before as (
     where x.run in (select run from locked)
 ),
 asked as (
-    insert into longhaul.waits (run, ordinal, kind, status, provider, queued_at, bytes, due_at)
+    insert into longhaul.waits (run, ordinal, kind, status, provider, queued_at, bytes, due_at, deadline_at, park_lost)
     select run, cursor + events - 1, wait_kind, 1, provider, longhaul.now(), octet_length(body),
-        coalesce(due_at, longhaul.now() + due_ms * interval '1 millisecond')
+        case when wait_kind <> 1 then coalesce(due_at, longhaul.now() + due_ms * interval '1 millisecond') end,
+        case when wait_kind = 1 then coalesce(due_at, longhaul.now() + due_ms * interval '1 millisecond') end, park_lost
     from locked where wait_kind is not null
 ),
 requested as (
@@ -351,6 +356,7 @@ select run as "run!" from locked
         &c.kids.name as _,
         &c.kids.step as _,
         &c.kids.arg as _,
+        &c.park_lost as _,
     )
     .fetch_all(conn)
     .await?;

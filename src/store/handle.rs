@@ -14,6 +14,7 @@ use super::explain::{self, Facts};
 use super::forks::{self, BranchState, Joined};
 use super::holes::{self, Holes};
 use super::ingest::{self, Lines, Settled};
+use super::live::{self, CallKey, Caller, Fate, HeldCall, LiveTotals, Unanswered};
 use super::nodes::{self, Peer};
 use super::pulse::Hint;
 use super::read::{self, BatchTotals, BatchView, Counts, EventView, Outcome, RunView};
@@ -26,7 +27,7 @@ use super::upgrade::{self, Upgrade};
 use super::workflows::{self, Registered, Registrar, Version};
 use super::{migrate, timers};
 use crate::domain::{EventType, Fence, IntentId, NodeId, Ordinal, RunKey, RunStatus, WaitKind, WaitStatus};
-use crate::provider::Identity;
+use crate::provider::{Identity, Usage};
 use crate::run::flow::Manifest;
 use crate::store::codec::Code;
 use sqlx::PgPool;
@@ -108,7 +109,7 @@ statements! {
     accounts::resign(account: i32, node: NodeId) -> ();
     accounts::brake(lease: Lease) -> Option<Brake>;
     accounts::slow_down(lease: Lease, brake: &Brake) -> ();
-    reserve::queue(provider: &str, lease: Lease, limit: i64) -> Queue;
+    reserve::queue(provider: &str, lease: Lease, limit: i64, live_ms: Option<i64>) -> Queue;
     reserve::next_due(provider: &str) -> Option<i64>;
     reserve::open(lease: Lease, intent: IntentId) -> Option<i64>;
     reserve::fill(provider: &str, batch: i64, lease: Lease, filled: Filled, chunk: i64, most: Most) -> Filled;
@@ -138,6 +139,7 @@ statements! {
     ingest::settle(batch: i64, fence: i64) -> bool;
     ingest::open_items(batch: i64) -> Vec<i32>;
     ingest::next_check(account: i32) -> Option<i64>;
+    live::park_account(account: i32, why: &str) -> ();
     answers::look(run_id: &str) -> Option<OpenWait>;
     answers::expire(limit: i64) -> i64;
     cancel::cancel(runs: &[RunKey], ordered: bool) -> Vec<Before>;
@@ -169,6 +171,60 @@ statements! {
 
 // Names that would clash, or durations that the statements take in milliseconds.
 impl Store {
+    pub(crate) async fn claim_calls(&self, of: Caller<'_>, limit: usize) -> Result<Vec<HeldCall>> {
+        within(live::claim(&self.pool, of, limit as i64)).await
+    }
+
+    /// In how many milliseconds the next live call is due.
+    pub(crate) async fn next_call(&self, of: Caller<'_>) -> Result<Option<i64>> {
+        within(live::next(&self.pool, of)).await
+    }
+
+    pub(crate) async fn unheld_calls(
+        &self,
+        node: NodeId,
+        account: Option<i32>,
+        held: &[CallKey],
+    ) -> Result<Vec<CallKey>> {
+        within(live::unheld(&self.pool, node, account, held)).await
+    }
+
+    /// As the statement, and again when nobody seemed to wait: a retry of the run may have crossed it.
+    pub(crate) async fn answer_call(
+        &self,
+        call: CallKey,
+        body: &str,
+        usage: Option<Usage>,
+        nano_usd: Option<i64>,
+    ) -> Result<bool> {
+        let once = async || within(live::answer(&self.pool, call, body, usage, nano_usd)).await;
+        Ok(once().await? || once().await?)
+    }
+
+    /// As the statement, and again when nobody seemed to wait: a retry of the run may have crossed it.
+    pub(crate) async fn call_unanswered(
+        &self,
+        call: CallKey,
+        what: &Unanswered,
+        budget: u32,
+        delay: Duration,
+    ) -> Result<Fate> {
+        let budget = i16::try_from(budget).unwrap_or(i16::MAX);
+        let once = async || within(live::unanswered(&self.pool, call, what, budget, ms(delay))).await;
+        match once().await? {
+            Fate::Nothing => once().await,
+            fate => Ok(fate),
+        }
+    }
+
+    pub(crate) async fn pause_calls(&self, account: i32, asked: Option<Duration>) -> Result<()> {
+        within(live::pause(&self.pool, account, asked.map(ms))).await
+    }
+
+    pub(crate) async fn live_totals(&self) -> Result<LiveTotals> {
+        within(live::totals(&self.pool)).await
+    }
+
     pub(crate) async fn register_workflow(&self, of: &Manifest, by: Registrar) -> Result<Registered> {
         within(workflows::register(&self.pool, of, by)).await
     }

@@ -104,6 +104,7 @@ where n.dead_at is not null and (
     exists (select from longhaul.runs r where r.owner = n.id)
     or exists (select from longhaul.accounts a where a.owner = n.id)
     or exists (select from longhaul.batches b where b.owner = n.id and b.check_at is not null)
+    or exists (select from longhaul.live_calls c where c.node = n.id and c.status = 2)
 )
 "#
     )

@@ -38,15 +38,18 @@ pub(crate) enum Hint {
     Runs,
     /// There may be requests to send.
     Requests,
+    /// There may be live calls to make.
+    Calls,
 }
 
 impl Hint {
-    pub(crate) const ALL: [Self; 2] = [Self::Runs, Self::Requests];
+    pub(crate) const ALL: [Self; 3] = [Self::Runs, Self::Requests, Self::Calls];
 
     pub(crate) fn channel(self) -> &'static str {
         match self {
             Self::Runs => "longhaul_runs",
             Self::Requests => "longhaul_requests",
+            Self::Calls => "longhaul_calls",
         }
     }
 

@@ -325,6 +325,7 @@ select not exists (select from longhaul.runs where owner is not null)
         select from longhaul.waits where provider is not null and queued_at is not null and queued_at <= longhaul.now()
     )
     and not exists (select from longhaul.waits where due_at is not null and due_at <= longhaul.now())
+    and not exists (select from longhaul.live_calls where status = 2)
     and not exists (select from longhaul.batches where status between 1 and 7) as "quiet!"
 "#
     )

@@ -21,11 +21,21 @@ pub(crate) struct Queue {
     pub company: Option<i32>,
 }
 
-/// Looks at what is to be sent, up to `limit` requests: those under suspicion first, the closest ones to being found guilty.
-pub(super) async fn queue(pool: &PgPool, provider: &str, lease: Lease, limit: i64) -> Result<Queue, StoreError> {
+/// Looks at what is to be sent, up to `limit` requests: those under suspicion first, the closest ones to being found guilty. Those whose
+/// deadline is closer than `live_ms` go live and are left out.
+pub(super) async fn queue(
+    pool: &PgPool,
+    provider: &str,
+    lease: Lease,
+    limit: i64,
+    live_ms: Option<i64>,
+) -> Result<Queue, StoreError> {
     let company = sqlx::query_scalar!(
-        "select min(company) from longhaul.waits where provider = $1 and company is not null and queued_at is not null",
-        provider
+        "select min(company) from longhaul.waits where provider = $1 and company is not null and queued_at is not null
+             and (deadline_at is null or $2::bigint is null
+                 or deadline_at > longhaul.now() + $2 * interval '1 millisecond')",
+        provider,
+        live_ms as _
     )
     .fetch_one(pool)
     .await?;
@@ -36,13 +46,16 @@ select count(*) as "requests!", coalesce(sum(bytes), 0)::bigint as "bytes!",
     (select count(*) from longhaul.batches b where b.account = $2 and b.status between 1 and 7) as "in_flight!"
 from (
     select bytes, queued_at from longhaul.waits where provider = $1 and queued_at is not null
-        and queued_at <= longhaul.now() and company is not distinct from $4 order by queued_at limit $3
+        and queued_at <= longhaul.now() and company is not distinct from $4
+        and (deadline_at is null or $5::bigint is null or deadline_at > longhaul.now() + $5 * interval '1 millisecond')
+    order by queued_at limit $3
 ) as waiting
 "#,
         provider,
         lease.account,
         limit,
-        company
+        company,
+        live_ms as _
     )
     .fetch_one(pool)
     .await?;
@@ -99,6 +112,8 @@ pub(crate) struct Most {
     pub bytes: i64,
     /// Only those that may travel with at most so many; none are those without suspicion.
     pub company: Option<i32>,
+    /// Those whose deadline is closer than so many milliseconds go live; null is none.
+    pub live_ms: Option<i64>,
 }
 
 /// Takes one chunk of open waits into the batch. The rows that come back are the items: nothing else is.
@@ -120,6 +135,8 @@ pick as materialized (
     select w.run, w.ordinal, w.bytes, w.queued_at from longhaul.waits w
     where w.provider = $1 and w.queued_at is not null and w.queued_at <= longhaul.now()
         and w.company is not distinct from $9 and exists (select from held)
+        and (w.deadline_at is null or $10::bigint is null
+            or w.deadline_at > longhaul.now() + $10 * interval '1 millisecond')
     order by w.queued_at, w.run, w.ordinal limit $6 for update skip locked
 ),
 cut as (
@@ -154,7 +171,8 @@ from grown g
         chunk,
         most.items,
         most.bytes as _,
-        most.company as _
+        most.company as _,
+        most.live_ms as _
     )
     .fetch_optional(pool)
     .await?;

@@ -53,7 +53,7 @@ ripe as materialized (
         and not bool_or(exists (
             select from longhaul.batch_items i join longhaul.batches b on b.id = i.batch
             where i.run = l.run and (i.status in (1, 2) or b.status < 8)
-        ))
+        ) or exists (select from longhaul.live_calls c where c.run = l.run and c.status = 2))
 ),
 gone as materialized (select l.root, l.run from locked l join ripe p on p.root = l.root),
 event as (delete from longhaul.events e using gone g where e.run = g.run),
@@ -80,6 +80,20 @@ sum as (
         ) i join longhaul.batches b on b.id = i.batch order by b.id for update of b
     ) s
     where b.id = s.id
+),
+call as (
+    delete from longhaul.live_calls c using gone g where c.run = g.run
+    returning c.account, c.status, c.nano_usd
+),
+live_sum as (
+    insert into longhaul.live_removed as s (account, calls, answered, superseded, refused, lost, nano_usd, unpriced)
+    select account, count(*), count(*) filter (where status = 3), count(*) filter (where status = 10),
+        count(*) filter (where status = 4), count(*) filter (where status = 7), coalesce(sum(nano_usd), 0)::bigint,
+        count(*) filter (where status in (3, 9, 10) and nano_usd is null)
+    from call group by account order by account
+    on conflict (account) do update set calls = s.calls + excluded.calls, answered = s.answered + excluded.answered,
+        superseded = s.superseded + excluded.superseded, refused = s.refused + excluded.refused, lost = s.lost + excluded.lost,
+        nano_usd = s.nano_usd + excluded.nano_usd, unpriced = s.unpriced + excluded.unpriced
 ),
 child as (delete from longhaul.runs r using gone g where r.id = g.run and g.run <> g.root),
 stone as (

@@ -21,10 +21,13 @@ with locked as materialized (
 -- What became of the wait while nobody waited on it: its item is locked, so that a result that is just coming in is seen.
 asked as materialized (
     select w.run, w.ordinal, case
-        when w.status = 6 then 1
+        -- What failed is asked again, unless a live call that was taken for lost was answered after all.
+        when w.status = 6 and coalesce(c.status, 4) <> 10 then 1
         when a.run is not null then 4
         when i.status in (3, 10) then 4
         when i.status in (1, 2) then case when b.status >= 5 then 3 else 2 end
+        when c.status in (3, 10) then 4
+        when c.status = 2 then 3
         else 1
     end as status, i.batch, i.item
     from locked l
@@ -34,6 +37,11 @@ asked as materialized (
         select i.batch, i.item, i.status from longhaul.batch_items i where i.batch = w.batch and i.item = w.item
             and i.run = w.run and i.wait = w.ordinal for update
     ) i on true
+    -- Its live call likewise: one that was answered, or else the latest.
+    left join lateral (
+        select c.status from longhaul.live_calls c where c.run = w.run and c.wait = w.ordinal and w.batch is null
+        order by c.status in (3, 10) desc, c.attempt desc limit 1 for update
+    ) c on true
     left join longhaul.batches b on b.id = i.batch
 ),
 reopened as (
@@ -48,6 +56,12 @@ reopened as (
 wanted as (
     update longhaul.batch_items i set status = 3
     from asked a where i.batch = a.batch and i.item = a.item and a.status = 4 and i.status = 10
+),
+wanted_live as (
+    update longhaul.live_calls c set status = 3 from asked a
+    where c.run = a.run and c.wait = a.ordinal and a.status = 4 and c.status = 10 and c.attempt = (
+        select min(x.attempt) from longhaul.live_calls x where x.run = a.run and x.wait = a.ordinal and x.status = 10
+    )
 ),
 moved as (
     update longhaul.runs r set status = case when a.status in (1, 2, 3) then 3 else 1 end,

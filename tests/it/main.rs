@@ -14,6 +14,7 @@ mod flows;
 mod forks;
 mod form;
 mod letters;
+mod live;
 mod local;
 mod merging;
 mod models;

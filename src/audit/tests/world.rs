@@ -202,7 +202,7 @@ impl Making {
 
     async fn fill(&mut self, lease: Lease, items: i32) -> i64 {
         let batch = self.store.open(lease, IntentId::new()).await.unwrap().unwrap();
-        let most = crate::store::Most { items, bytes: 1 << 20, company: None };
+        let most = crate::store::Most { items, bytes: 1 << 20, company: None, live_ms: None };
         let filled = self.store.fill("p", batch, lease, Filled::default(), 100, most).await.unwrap();
         assert_eq!(filled.items, items);
         batch

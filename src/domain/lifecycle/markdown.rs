@@ -1,6 +1,6 @@
 //! The tables of `docs/lifecycle.md`.
 
-use super::{BatchMove, ItemMove, Move, RunMove, WaitMove};
+use super::{BatchMove, CallMove, ItemMove, Move, RunMove, WaitMove};
 #[cfg(test)]
 use crate::domain::EventType;
 use std::fmt::Write;
@@ -11,7 +11,7 @@ Printed by a test from `domain::lifecycle`: edit it there, and write this file a
 
     UPDATE_DOCS=1 cargo test -p longhaul --lib lifecycle
 
-Runs, waits, batches and items change only as these tables say. A row of the first table of each is one named statement of the
+Runs, waits, batches, items and live calls change only as these tables say. A row of the first table of each is one named statement of the
 store, below `src/store/`; *rises* is the fence of the row. In the second table a cell is the status that the move leads to, and an
 empty cell cannot happen: the statement changes no row there, and that is its answer.
 
@@ -26,6 +26,7 @@ pub fn to_markdown() -> String {
     machine::<WaitMove>(&mut out, "Waits");
     machine::<BatchMove>(&mut out, "Batches");
     machine::<ItemMove>(&mut out, "Items");
+    machine::<CallMove>(&mut out, "Live calls");
     out
 }
 

@@ -81,6 +81,21 @@ moves! {
             [Failed -> Runnable, Failed -> Waiting, Parked -> Runnable, Parked -> Waiting, Canceled -> Runnable,
                 Canceled -> Waiting], rises, [RunRetried],
             "waiting when its request goes out again; the stored error is gone; of canceled ones only what was stopped";
+        /// Its request is sent by itself.
+        Called = "called live", "live::claim", LivingNode, [Waiting -> Waiting], stays, [ModelSubmitted],
+            "nobody owns it; the last commit before the first byte";
+        /// The answer of its live call is stored.
+        AnsweredLive = "answered live", "live::answer", Anyone, [Waiting -> Runnable], stays, [ModelAnswered],
+            "nobody owns it";
+        /// Its live call had no answer, and it is made again.
+        CalledAgain = "to be called again", "live::unanswered", Anyone, [Waiting -> Waiting], stays, [ModelRetried],
+            "nobody owns it; within its budget of errors";
+        /// Its live call had no answer, and none will come.
+        CallFailed = "call failed", "live::unanswered", Anyone, [Waiting -> Failed], stays, [ModelFailed, RunFailed],
+            "nobody owns it; stores the error";
+        /// Nobody knows what became of its live call, and it is not to be made twice.
+        CallLost = "call lost", "live::unanswered", Anyone, [Waiting -> Parked], stays, [ModelFailed, RunParked],
+            "nobody owns it; the reason is stored, and a retry asks again";
         /// Its request goes out again.
         Requeued = "requeued", "ingest::retry", Keeper, [Waiting -> Waiting], stays, [ModelRetried],
             "nobody owns it";

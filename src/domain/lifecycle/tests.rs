@@ -103,4 +103,5 @@ fn every_statement_is_there() {
     check::<WaitMove>();
     check::<BatchMove>();
     check::<ItemMove>();
+    check::<CallMove>();
 }

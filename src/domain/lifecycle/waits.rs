@@ -35,6 +35,15 @@ moves! {
         /// No answer will come.
         Failed = "failed", "ingest::fail", Keeper, [Reserved -> Failed, Sent -> Failed], stays, [ModelFailed],
             "with its run";
+        /// Its request is sent by itself.
+        Called = "called live", "live::claim", LivingNode, [Open -> Sent], stays, [ModelSubmitted],
+            "when a batch would miss its deadline; counts the attempt, which is written down before the first byte";
+        /// The answer of a live call is stored.
+        AnsweredLive = "answered live", "live::answer", Anyone, [Open -> Answered, Reserved -> Answered, Sent -> Answered], stays,
+            [ModelAnswered], "by any call, a late one too, while its run waits on it";
+        /// Its live call had no answer.
+        Unanswered = "unanswered live", "live::unanswered", Anyone, [Sent -> Open, Sent -> Failed], stays, [ModelRetried],
+            "open within its budget of errors; failed with its run, or with its run parked if that is its rule";
         /// A person or another service answers.
         AnsweredByName = "answered by name", "answers::answer", Anyone, [Open -> Answered], stays,
             [HumanAnswered], "while its run waits on it and its time is not over; a service's tells `external.answered`";
@@ -45,8 +54,8 @@ moves! {
         Joined = "joined", "forks::join", Anyone, [Open -> Answered, Open -> Failed], stays, [ForkJoined],
             "failed, if a branch was and failures are not collected";
         /// An operator set its run going again.
-        Reopened = "reopened", "revive::retry", Anyone, [Failed -> Open], stays, [RunRetried],
-            "with a fresh budget of errors";
+        Reopened = "reopened", "revive::retry", Anyone, [Failed -> Open, Failed -> Answered], stays, [RunRetried],
+            "with a fresh budget of errors; answered, if a live call that was taken for lost was answered after all";
         /// A stopped run goes on, and its wait is taken up where it is by now.
         TakenUp = "taken up", "revive::retry", Anyone,
             [Canceled -> Open, Canceled -> Reserved, Canceled -> Sent, Canceled -> Answered], stays, [RunRetried],

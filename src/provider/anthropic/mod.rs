@@ -2,14 +2,16 @@
 //! batch calls, since a client that retries `create` pays twice, and one that parses results drops what it does not know.
 
 mod edge;
+mod live;
 mod transport;
 mod wire;
 
 use super::line::{Line, Usage};
 use super::money::PriceTable;
-use super::port::{BatchProvider, Body, Capabilities, Identity, Listed, Polled, ProviderError, Results, Sent};
+use super::port::{BatchProvider, Body, Called, Capabilities, Identity, Listed, Polled, ProviderError, Results, Sent};
 use crate::domain::{CustomId, InvalidJson, JsonText};
 use futures::future::BoxFuture;
+use std::time::Instant;
 use transport::Transport;
 
 /// The API version that requests are written for unless another is chosen.
@@ -144,5 +146,17 @@ impl BatchProvider for Anthropic {
 
     fn cost(&self, model: &str, usage: &Usage) -> Option<i64> {
         self.prices.batch_cost(model, usage)
+    }
+
+    fn has_live(&self) -> bool {
+        true
+    }
+
+    fn live<'a>(&'a self, request: &'a str, deadline: Instant) -> BoxFuture<'a, Called> {
+        Box::pin(self.transport.live(request, deadline))
+    }
+
+    fn live_cost(&self, model: &str, usage: &Usage) -> Option<i64> {
+        self.prices.live_cost(model, usage)
     }
 }

@@ -21,8 +21,8 @@ const PAGE: u32 = 100;
 const ERROR_BYTES: usize = 16 << 10;
 
 pub(super) struct Transport {
-    client: Client,
-    base_url: String,
+    pub(super) client: Client,
+    pub(super) base_url: String,
     key: ApiKey,
     version: String,
 }
@@ -61,7 +61,7 @@ impl Transport {
         format!("{}/v1/messages/batches", self.base_url)
     }
 
-    fn signed(&self, request: RequestBuilder) -> RequestBuilder {
+    pub(super) fn signed(&self, request: RequestBuilder) -> RequestBuilder {
         let request = request.header("anthropic-version", &self.version);
         match HeaderValue::from_str(&self.key.0) {
             Ok(mut key) => {
@@ -195,7 +195,7 @@ fn classify(status: StatusCode, retry_after: Option<Duration>, text: &str) -> Se
 }
 
 /// What a documented refusal is about. A 400 is about the body, unless it gives a reason that is the account's.
-fn because(status: u16, text: &str) -> Refusal {
+pub(super) fn because(status: u16, text: &str) -> Refusal {
     let value: Value = serde_json::from_str(text).unwrap_or(Value::Null);
     let of = |key: &str| value.pointer(key).and_then(Value::as_str).unwrap_or_default();
     let (kind, message, code) = (of("/error/type"), of("/error/message"), of("/error/details/error_code"));
@@ -223,7 +223,7 @@ fn index(message: &str) -> Option<i32> {
     rest.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
 }
 
-fn error_text(status: StatusCode, text: &str) -> String {
+pub(super) fn error_text(status: StatusCode, text: &str) -> String {
     let value: Value = serde_json::from_str(text).unwrap_or(Value::Null);
     let of = |key: &str| value.pointer(key).and_then(Value::as_str).map(str::to_owned);
     match (of("/error/type"), of("/error/message")) {
@@ -232,7 +232,7 @@ fn error_text(status: StatusCode, text: &str) -> String {
     }
 }
 
-fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+pub(super) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
     if let Ok(seconds) = text.parse::<f64>() {
         return (seconds.is_finite() && seconds >= 0.0).then(|| Duration::from_secs_f64(seconds.min(86_400.0)));
@@ -289,7 +289,7 @@ fn unavailable(error: &reqwest::Error) -> ProviderError {
 }
 
 /// The error and what caused it. The address is not repeated: it may hold more than a host.
-fn words(error: &reqwest::Error) -> String {
+pub(super) fn words(error: &reqwest::Error) -> String {
     let mut text = if error.is_connect() {
         "no connection".to_owned()
     } else if error.is_timeout() {

@@ -94,6 +94,15 @@ fn errored(error: Option<&RawValue>) -> LineOutcome {
     LineOutcome::Errored { retryable, message: format!("{kind}: {message}") }
 }
 
+/// What a message says of itself: the model and what it used. `None`: it is none.
+pub(super) fn message(text: &str) -> Option<(Option<String>, Option<Usage>)> {
+    let object = text.trim_start().starts_with('{');
+    match succeeded(serde_json::from_str(text).ok().filter(|_| object)) {
+        LineOutcome::Succeeded { model, usage } => Some((model, usage)),
+        LineOutcome::Errored { .. } | LineOutcome::Expired | LineOutcome::Canceled | LineOutcome::Unknown => None,
+    }
+}
+
 /// The message of a line that succeeded, exactly as it came.
 pub(super) fn reply(line: &[u8]) -> Result<JsonText, InvalidJson> {
     let none = || InvalidJson::Malformed { what: "a reply", why: "the result line holds no message".into() };
