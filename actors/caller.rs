@@ -5,9 +5,9 @@
 //! loses those: of calls that carry this node's name and that no task holds nobody knows what became, and the wait's own rule says
 //! whether they are made again. It never decides that; it never sends anything twice by itself.
 
+use super::Handled;
 use super::calling;
 use super::ctx::Ctx;
-use super::Handled;
 use crate::store::{self, CallKey, HeldCall, StoreError};
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
 use std::collections::HashSet;
@@ -107,13 +107,7 @@ impl State {
         });
     }
 
-    fn claimed(
-        &mut self,
-        myself: &ActorRef<Msg>,
-        account: Option<i32>,
-        calls: Vec<HeldCall>,
-        due: Option<Duration>,
-    ) {
+    fn claimed(&mut self, myself: &ActorRef<Msg>, account: Option<i32>, calls: Vec<HeldCall>, due: Option<Duration>) {
         self.looking = false;
         for call in calls {
             self.held.insert(call.key);

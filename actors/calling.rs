@@ -26,7 +26,9 @@ pub(super) async fn call(ctx: &Arc<Ctx>, name: &str, account: i32, held: HeldCal
         Called::Answered(_) => {}
         Called::Refused(refused) => tracing::warn!(provider = name, why = refused.why, "a live call was refused"),
         Called::Failed { why, .. } => tracing::warn!(provider = name, why, "a live call failed"),
-        Called::Unreadable { why, .. } => tracing::error!(provider = name, why, "the answer of a live call cannot be read"),
+        Called::Unreadable { why, .. } => {
+            tracing::error!(provider = name, why, "the answer of a live call cannot be read")
+        }
         Called::Ambiguous(why) => tracing::warn!(provider = name, why, "nobody knows what became of a live call"),
     }
     let mut tries = 0;

@@ -170,7 +170,8 @@ impl State {
             let answered = lane.commit(transitions).await;
             debug_assert_eq!(answered.len(), n, "a verdict for each transition");
             let asked = tally(&ctx, &answered);
-            let live = answered.iter().any(|(t, _)| matches!(&t.change, Change::Suspend { wait, .. } if wait.live.is_some()));
+            let live =
+                answered.iter().any(|(t, _)| matches!(&t.change, Change::Suspend { wait, .. } if wait.live.is_some()));
             let (parents, failed) = bereaved(&answered);
             for (transition, verdict) in answered {
                 if let Some(port) = ports.remove(&transition.run) {

@@ -199,7 +199,11 @@ impl Round {
             return Ok(wait.min(again.unwrap_or(idle)));
         }
         let limit = self.ctx().config().max_batch_requests as i64;
-        let queue = self.ctx().store().queue(&self.args.provider, lease, limit, self.ctx().live_ms(&self.args.provider)).await?;
+        let queue = self
+            .ctx()
+            .store()
+            .queue(&self.args.provider, lease, limit, self.ctx().live_ms(&self.args.provider))
+            .await?;
         let after = match policy::decide(&queue, self.ctx().config()) {
             Policy::Nothing => self.next_due(idle).await?,
             Policy::Wait(wait) => wait,

@@ -16,7 +16,7 @@ pub use handle::RunHandle;
 use crate::domain::{EventType, RunId};
 use crate::error::Error;
 use crate::run::Workflow;
-use crate::store::{BatchTotals, LiveTotals, BatchView, Counts, Database, EventView, RunView, Store};
+use crate::store::{BatchTotals, BatchView, Counts, Database, EventView, LiveTotals, RunView, Store};
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};

@@ -20,5 +20,7 @@ pub use ids::{CustomId, EventId, Fence, IntentId, InvalidRunId, NodeId, Ordinal,
 pub use json::{InvalidJson, JsonText};
 pub use retry::{Backoff, StepPolicy};
 pub use status::{BatchStatus, ItemStatus, RunStatus, WaitKind, WaitStatus};
-pub use transition::{Change, Due, ForkPolicy, Frame, JoinRule, LiveCall, NewBranch, NewWait, Position, Transition, Verdict};
 pub use transition::WhenLost;
+pub use transition::{
+    Change, Due, ForkPolicy, Frame, JoinRule, LiveCall, NewBranch, NewWait, Position, Transition, Verdict,
+};

@@ -1,11 +1,11 @@
 //! What a step returns: where the run goes from here.
 
 use super::flow::{Act, Outcome};
+use super::reply::Reply;
 use super::want::{Want, Wanted, argument, carried};
 use super::workflow::{Data, Step, Workflow};
-use super::reply::Reply;
-use crate::domain::{Due, JsonText, WhenLost};
 use crate::domain::limits::OUTPUT_BYTES;
+use crate::domain::{Due, JsonText, WhenLost};
 use std::fmt;
 use std::marker::PhantomData;
 use std::time::Duration;

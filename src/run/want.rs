@@ -61,8 +61,12 @@ impl Want {
     /// What becomes of a live call of which nobody knows whether it was answered.
     pub(super) fn when_lost(self, when_lost: WhenLost) -> Wanted {
         match self.live() {
-            Some(_) => self.asking(|live| LiveCall { when_lost, by: live.map_or(Due::After(Duration::ZERO), |live| live.by) }),
-            None => Err(Outcome::Undecodable("`when_lost` is for requests that are `live` or have a `deadline`".into())),
+            Some(_) => {
+                self.asking(|live| LiveCall { when_lost, by: live.map_or(Due::After(Duration::ZERO), |live| live.by) })
+            }
+            None => {
+                Err(Outcome::Undecodable("`when_lost` is for requests that are `live` or have a `deadline`".into()))
+            }
         }
     }
 

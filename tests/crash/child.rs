@@ -1,7 +1,7 @@
 //! What the killed processes run.
 
 use longhaul::provider::anthropic::{Anthropic, ApiKey};
-use longhaul::{Config, Next, Node, Reply, Result, Run, Workflow, workflow};
+use longhaul::{Config, Next, Node, Reply, Result, Run, WhenLost, Workflow, workflow};
 use std::io::Write;
 use std::time::Duration;
 
@@ -53,7 +53,14 @@ mod chain {
             "model": "claude-haiku-4-5", "max_tokens": 50, "metadata": {"user_id": run.id()},
             "messages": [{"role": "user", "content": "Say something."}],
         });
-        Ok(run.model("claude", request).then(step::third))
+        let asked = run.model("claude", request);
+        // From a thousand on they ask live; odd ones are not to be paid twice.
+        let asked = match *run.input {
+            ..1000 => asked,
+            odd if odd % 2 == 1 => asked.live().when_lost(WhenLost::Park),
+            _ => asked.live(),
+        };
+        Ok(asked.then(step::third))
     }
 
     #[step(crash_limit = 100)]

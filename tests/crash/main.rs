@@ -215,6 +215,49 @@ async fn a_worker_killed_while_its_batch_is_accepted_pays_once() {
     World { runs: 60, ..world }.judge().await;
 }
 
+/// Live calls are under way when the process dies. Their intents are there, so nothing that may have been paid is hidden, and what is not
+/// to be paid twice waits for a person.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_killed_in_live_calls_hides_nothing_that_was_paid() {
+    let mut world = World::with(0).await;
+    let control = world.models.control();
+    control.inject(Operation::Live, When::Times(8), Fault::Hold);
+    let live = (1000..1040).map(|k| (format!("r{k}"), k)).collect();
+    for made in world.client.enqueue_many::<Chain>(live).await.unwrap() {
+        made.unwrap();
+    }
+    world.runs = 40;
+    let mut worker = world.worker();
+    tokio::time::timeout(PATIENCE, control.wait_served(Operation::Live, 8)).await.unwrap();
+    worker.kill();
+    control.release_all();
+    let _last = world.worker();
+    let client = world.client.clone();
+    let counts = eventually("every run is over or parked", async || {
+        let counts = client.counts().await.unwrap();
+        (counts.completed + counts.parked == 40).then_some(counts)
+    })
+    .await;
+    assert!(counts.parked > 0, "of eight calls some are of runs that are not to be paid twice");
+    let live = client.live_totals().await.unwrap();
+    let paid = PaidLedger::read(world.models.ledger_path()).unwrap();
+    let unbooked = paid.len() as i64 - live.answered - live.superseded;
+    assert!((8..=live.lost).contains(&unbooked), "{unbooked} paid and not booked, {live:?}");
+    let twice = PaidLedger::summary(&paid).logical_paid_twice as i64;
+    assert!(twice <= live.lost - counts.parked, "{twice} paid twice without leave, {live:?}");
+    for k in (1001..1040).step_by(2) {
+        if client.run(&format!("r{k}")).await.unwrap().status == longhaul::RunStatus::Parked {
+            client.retry(&format!("r{k}")).await.unwrap();
+        }
+    }
+    let world = &mut world;
+    eventually("every run is completed", async || world.over().await.then_some(())).await;
+    world.outputs().await;
+    let database = longhaul::store::Database::new(world.db.url()).unwrap();
+    let report = longhaul::audit::audit(&database, None).await.unwrap();
+    assert!(report.is_clean(), "{report:?}");
+}
+
 /// The results are being read when the process dies, and are read again by another.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_worker_killed_while_it_reads_results_settles_each_once() {

@@ -2,6 +2,7 @@
 
 use crate::models::{Models, asking, until_batch};
 use crate::support::{check, connect, database, eventually, execute, failure, number, until_over, until_status};
+use longhaul::testing::TestNode;
 use longhaul::{BatchStatus, Client, Config, EventType, FailureCode, Kind, Next, Node, Reply, Result, Run, RunStatus};
 use longhaul::{WhenLost, Workflow, workflow};
 use longhaul_sandbox::postgres::testing::TestDatabase;
@@ -391,6 +392,30 @@ async fn no_more_calls_than_configured_are_under_way_and_a_drain_waits_for_them(
     assert_eq!(models.summary().logical_paid_twice, 0);
     booked(&models, &client).await;
     next.shutdown().await.unwrap();
+    check(&db).await;
+}
+
+/// What was paid stays in the sums when the records of the runs are gone.
+#[tokio::test(flavor = "multi_thread")]
+async fn sums_of_live_calls_outlive_their_records() {
+    let (db, models) = (database().await, Models::start().await);
+    models.inject(Operation::Live, When::Nth(2), Fault::AcceptThenCut);
+    let build = |b: longhaul::NodeBuilder| {
+        b.workflow(Urgent).provider("claude", models.provider()).config(Config { live_calls: 1, ..asking("a") })
+    };
+    let node = TestNode::start(db.url(), build).await.unwrap();
+    let client = enqueue(&db, "live", 3).await;
+    until_over(&client).await;
+    let before = client.live_totals().await.unwrap();
+    assert_eq!((before.calls, before.answered, before.lost), (4, 3, 1));
+    node.advance(Duration::from_secs(31 * 86_400)).await.unwrap();
+    let mut conn = connect(&db).await;
+    eventually("the records are removed", async || {
+        (number(&mut conn, "select count(*) from longhaul.live_calls").await == 0).then_some(())
+    })
+    .await;
+    assert_eq!(client.live_totals().await.unwrap(), before);
+    node.shutdown().await.unwrap();
     check(&db).await;
 }
 
