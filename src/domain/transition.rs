@@ -47,7 +47,7 @@ pub struct NewWait {
     pub otherwise: Option<JsonText>,
     /// Of model waits: when it goes live, if ever.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub live: Option<LiveCall>,
+    pub live: Option<Box<LiveCall>>,
 }
 
 /// A request to a model that is not left to a batch for ever.

@@ -51,7 +51,7 @@ pub(crate) struct Heard {
 /// The wait of one turn, and the step that looks at its answer.
 pub(crate) fn ask(conversation: &Conversation, request: JsonText) -> Result<(NewWait, Frame), Outcome> {
     let carry = JsonText::of(conversation, "a conversation", REQUEST_BYTES)?;
-    let wait = NewWait { live: conversation.live, ..NewWait::model(&conversation.provider, request) };
+    let wait = NewWait { live: conversation.live.map(Box::new), ..NewWait::model(&conversation.provider, request) };
     Ok((wait, Frame { step: HEARD.to_owned(), carry: Some(carry) }))
 }
 

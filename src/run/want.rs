@@ -73,20 +73,20 @@ impl Want {
     fn live(&self) -> Option<LiveCall> {
         match self {
             Self::Call { .. } => None,
-            Self::Wait(wait) | Self::Through { wait, .. } => wait.live,
+            Self::Wait(wait) | Self::Through { wait, .. } => wait.live.as_deref().copied(),
         }
     }
 
     fn asking(self, live: impl FnOnce(Option<LiveCall>) -> LiveCall) -> Wanted {
         match self {
             Self::Wait(mut wait) if wait.kind == WaitKind::Model => {
-                wait.live = Some(live(wait.live));
+                wait.live = Some(Box::new(live(wait.live.as_deref().copied())));
                 Ok(Self::Wait(wait))
             }
             // Each turn of a conversation is asked like the first one.
             Self::Through { mut wait, mut first } if wait.kind == WaitKind::Model => {
-                wait.live = Some(live(wait.live));
-                first.carry = builtin::carried_live(first.carry.as_ref(), wait.live)?;
+                wait.live = Some(Box::new(live(wait.live.as_deref().copied())));
+                first.carry = builtin::carried_live(first.carry.as_ref(), wait.live.as_deref().copied())?;
                 Ok(Self::Through { wait, first })
             }
             Self::Call { .. } | Self::Wait(_) | Self::Through { .. } => {

@@ -187,7 +187,7 @@ impl<'a> Columns<'a> {
         self.reason.push(reason);
         self.provider.push(wait.and_then(|w| w.provider.as_deref()));
         self.otherwise.push(wait.and_then(|w| w.otherwise.as_ref()).map(|o| o.as_str()));
-        let live = wait.and_then(|w| w.live);
+        let live = wait.and_then(|w| w.live.as_deref());
         // Of a model's wait, this is its deadline.
         let (due_ms, due_at) = match wait.and_then(|w| w.due).or(live.map(|live| live.by)) {
             None => (None, None),
