@@ -50,7 +50,7 @@ async fn the_tree_has_every_kind() {
     let node = start(&db, &models).await;
     let kinds: BTreeSet<Kind> = crate::support::eventually("all are started", async || {
         let kinds: BTreeSet<Kind> = node.tree().kinds().into_iter().collect();
-        (kinds.len() == 10).then_some(kinds)
+        (kinds.len() == 11).then_some(kinds)
     })
     .await;
     let claude = || "claude".to_owned();
@@ -65,6 +65,7 @@ async fn the_tree_has_every_kind() {
         Kind::Janitor,
         Kind::Submitter(claude()),
         Kind::Ingester(claude()),
+        Kind::Caller(claude()),
     ];
     assert_eq!(kinds, expected.into_iter().collect());
     assert!(!node.tree().kill(&Kind::Submitter("nobody".into())));
@@ -80,7 +81,7 @@ async fn killing_each_kind_of_actor_under_load_loses_nothing() {
     let client = node.client();
     let kinds = crate::support::eventually("all are started", async || {
         let kinds = node.tree().kinds();
-        (kinds.len() == 10).then_some(kinds)
+        (kinds.len() == 11).then_some(kinds)
     })
     .await;
     for (round, kind) in kinds.iter().enumerate() {
