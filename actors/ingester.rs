@@ -5,7 +5,7 @@
 //! restart loses nothing: claims that no task holds are released, and reading results may begin again from any cut.
 
 use super::ctx::Ctx;
-use super::{Handled, results};
+use super::{Handled, results, turning_back};
 use crate::provider::{BatchProvider, BatchState, ProviderError};
 use crate::store::{HeldBatch, StoreError};
 use ractor::{Actor, ActorProcessingErr, ActorRef};
@@ -180,6 +180,7 @@ async fn look(ctx: &Ctx, provider: &Arc<dyn BatchProvider>, name: &str, batch: &
             cancel_unwanted(ctx, provider, name, batch).await?;
             return Ok(Look::Later(pause(ctx, batch), None));
         }
+        BatchState::Refused(refused) => return turning_back::turn_back(ctx, name, batch, refused).await,
         BatchState::Unknown(word) => {
             return Ok(Look::Later(pause(ctx, batch), Some(format!("the provider says `{word}`"))));
         }

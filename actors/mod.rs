@@ -39,6 +39,7 @@ mod supervision;
 mod supervisor;
 mod taking_over;
 mod timekeeper;
+mod turning_back;
 
 /// What every handler returns; an error means "my state cannot be trusted, start me again".
 type Handled = Result<(), ractor::ActorProcessingErr>;

@@ -1,4 +1,5 @@
-//! Finding a batch again whose create call had no readable answer. The provider's listing has no name or tag of ours, so a
+//! Finding a batch again whose create call had no readable answer. Where a listed batch carries our intent, it is ours for
+//! certain or not at all. Where the provider's listing has no name or tag of ours, a
 //! candidate is one that nobody knows, is not older than the newest batch seen before the send, and has our number of
 //! requests; its results will prove it or not. Choosing is pure, listing is not.
 
@@ -23,15 +24,20 @@ pub(super) enum Finding {
     GiveBack,
 }
 
-/// The batches listed since the watermark, oldest first.
+/// The batches listed since the watermark, oldest first. `unordered`: the provider does not promise an order.
 pub(super) async fn listed_since(
     provider: &dyn BatchProvider,
     watermark: Option<DateTime<Utc>>,
+    unordered: bool,
 ) -> Result<Vec<ListedBatch>, ProviderError> {
     let (mut found, mut after) = (Vec::new(), None);
     for _ in 0..PAGES {
         let page = provider.list(after.as_deref()).await?;
-        let past = page.batches.iter().any(|batch| older(batch, watermark));
+        let past = if unordered {
+            !page.batches.is_empty() && page.batches.iter().all(|batch| older(batch, watermark))
+        } else {
+            page.batches.iter().any(|batch| older(batch, watermark))
+        };
         found.extend(page.batches.into_iter().filter(|batch| !older(batch, watermark)));
         match page.next {
             Some(next) if !past => after = Some(next),
@@ -50,11 +56,19 @@ fn older(batch: &ListedBatch, watermark: Option<DateTime<Utc>>) -> bool {
 }
 
 /// Chooses among the listed ones, `known` left out. The oldest candidate is tried first; if it proves foreign, the next is.
-pub(super) fn choose(intent: &Intent, listed: &[ListedBatch], known: &[String], quarantine: Duration) -> Finding {
-    let candidate = listed
-        .iter()
-        .filter(|batch| !known.contains(&batch.id))
-        .find(|batch| batch.requests.is_none_or(|n| n == i64::from(intent.n)));
+/// `certain`: ours carries our intent, and no other is a candidate.
+pub(super) fn choose(
+    intent: &Intent,
+    listed: &[ListedBatch],
+    known: &[String],
+    quarantine: Duration,
+    certain: bool,
+) -> Finding {
+    let fits = |batch: &&ListedBatch| match certain {
+        true => batch.intent == Some(intent.intent),
+        false => batch.requests.is_none_or(|n| n == i64::from(intent.n)),
+    };
+    let candidate = listed.iter().filter(|batch| !known.contains(&batch.id)).find(fits);
     if let Some(batch) = candidate {
         return Finding::Adopt(batch.id.clone());
     }
@@ -71,13 +85,14 @@ pub(super) fn choose(intent: &Intent, listed: &[ListedBatch], known: &[String], 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::BatchStatus;
+    use crate::domain::{BatchStatus, IntentId};
 
     const Q: Duration = Duration::from_secs(900);
 
     fn intent(sent_ms_ago: i64) -> Intent {
         Intent {
             batch: 1,
+            intent: IntentId(uuid::Uuid::from_u128(7)),
             status: BatchStatus::Ambiguous,
             n: 64,
             watermark_at: None,
@@ -87,26 +102,35 @@ mod tests {
     }
 
     fn batch(id: &str, requests: i64) -> ListedBatch {
-        ListedBatch { id: id.into(), created_at: None, requests: Some(requests) }
+        ListedBatch { id: id.into(), created_at: None, requests: Some(requests), intent: None }
     }
 
     #[test]
     fn the_oldest_unknown_batch_of_that_size_is_taken() {
         let listed = [batch("known", 64), batch("other", 63), batch("a", 64), batch("b", 64)];
-        assert_eq!(choose(&intent(0), &listed, &["known".into()], Q), Finding::Adopt("a".into()));
+        assert_eq!(choose(&intent(0), &listed, &["known".into()], Q, false), Finding::Adopt("a".into()));
     }
 
     #[test]
     fn nothing_is_sent_again_before_deadline_and_quarantine_are_over() {
-        assert!(matches!(choose(&intent(0), &[], &[], Q), Finding::LookAgain(_)));
+        assert!(matches!(choose(&intent(0), &[], &[], Q, false), Finding::LookAgain(_)));
         assert!(
-            matches!(choose(&intent(1_499_999), &[], &[], Q), Finding::LookAgain(d) if d == Duration::from_millis(1))
+            matches!(choose(&intent(1_499_999), &[], &[], Q, false), Finding::LookAgain(d) if d == Duration::from_millis(1))
         );
-        assert_eq!(choose(&intent(1_500_000), &[], &[], Q), Finding::GiveBack);
+        assert_eq!(choose(&intent(1_500_000), &[], &[], Q, false), Finding::GiveBack);
+    }
+
+    #[test]
+    fn where_batches_carry_an_intent_only_ours_is_taken() {
+        let ours = ListedBatch { intent: Some(intent(0).intent), requests: None, ..batch("ours", 0) };
+        let other = ListedBatch { intent: Some(IntentId::new()), ..batch("other", 64) };
+        let listed = [batch("foreign", 64), other.clone(), ours];
+        assert_eq!(choose(&intent(0), &listed, &[], Q, true), Finding::Adopt("ours".into()));
+        assert_eq!(choose(&intent(1_500_000), &[batch("foreign", 64), other], &[], Q, true), Finding::GiveBack);
     }
 
     #[test]
     fn a_batch_of_another_size_is_not_ours() {
-        assert_eq!(choose(&intent(1_500_000), &[batch("a", 65)], &[], Q), Finding::GiveBack);
+        assert_eq!(choose(&intent(1_500_000), &[batch("a", 65)], &[], Q, false), Finding::GiveBack);
     }
 }

@@ -17,13 +17,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Lines settled per statement.
-const CHUNK_LINES: usize = 500;
+pub(super) const CHUNK_LINES: usize = 500;
 /// Bytes of lines settled per statement, about.
 const CHUNK_BYTES: usize = 4 << 20;
 /// The longest line that is kept.
 const LINE_BYTES: usize = 64 << 20;
 /// Forks joined per look.
-const RIPE: i64 = 500;
+pub(super) const RIPE: i64 = 500;
 /// Runs told per statement.
 const TELL: i64 = 1_000;
 /// How long a request waits before it goes out again after an error of the provider's.
@@ -118,7 +118,7 @@ pub(super) async fn ingest(
 }
 
 /// That a request was submitted is told before that it was answered, should the submitter not have come to it yet.
-async fn tell(ctx: &Ctx, batch: &HeldBatch) -> Result<(), StoreError> {
+pub(super) async fn tell(ctx: &Ctx, batch: &HeldBatch) -> Result<(), StoreError> {
     while ctx.store().tell_submitted(batch.batch, TELL).await? > 0 {}
     Ok(())
 }
@@ -146,7 +146,7 @@ async fn finish(
     Ok(Look::Later(wait.min(ctx.config().batch_poll_interval), Some(note)))
 }
 
-async fn settled(ctx: &Ctx, name: &str, batch: &HeldBatch) -> Result<bool, StoreError> {
+pub(super) async fn settled(ctx: &Ctx, name: &str, batch: &HeldBatch) -> Result<bool, StoreError> {
     let settled = ctx.store().settle(batch.batch, batch.fence).await?;
     if settled {
         count(&ctx.counters().batches_completed, 1);
@@ -337,7 +337,7 @@ impl Reading<'_> {
 }
 
 impl Lines {
-    fn push(&mut self, item: i32, outcome: ItemStatus, line: Option<Vec<u8>>, error: Option<String>) {
+    pub(super) fn push(&mut self, item: i32, outcome: ItemStatus, line: Option<Vec<u8>>, error: Option<String>) {
         self.item.push(item);
         self.outcome.push(outcome.code());
         self.line.push(line);

@@ -18,10 +18,8 @@ use std::time::{Duration, Instant};
 const RESERVE: i64 = 1_000;
 /// Requests read per statement while the body is made.
 const PAGE: i64 = 200;
-/// What a request costs in a body beside itself: custom id, braces, comma.
-const AROUND: i64 = 64;
 /// Requests refused one by one, with none accepted in between, after which it is taken to be about the account.
-const REFUSED_IN_ROW: i32 = 2;
+pub(super) const REFUSED_IN_ROW: i32 = 2;
 /// How long to wait after a refusal that does not say how long.
 const REFUSED_PAUSE: Duration = Duration::from_secs(5);
 
@@ -48,6 +46,8 @@ pub(super) struct Sending<'a> {
     pub name: &'a str,
     pub provider: &'a Arc<dyn BatchProvider>,
     pub lease: Lease,
+    /// Of which all requests are; empty where they are not told apart.
+    pub group: &'a str,
 }
 
 impl Sending<'_> {
@@ -63,7 +63,9 @@ impl Sending<'_> {
         // Read first: an older watermark is as good, and without a listing nothing is worth being reserved.
         let Some(watermark) = self.watermark().await? else { return Ok(Attempt::NotSent) };
         let intent = IntentId::new();
-        let Some(batch) = self.store().open(self.lease, intent).await? else { return Ok(Attempt::LeaseLost) };
+        let Some(batch) = self.store().open(self.lease, intent, self.group).await? else {
+            return Ok(Attempt::LeaseLost);
+        };
         let filled = self.reserve(batch, size, queue.company).await?;
         if filled.items == 0 || doubtful.contains(&filled.items) {
             self.store().give_back(batch, self.lease, Duration::ZERO, "nothing to send").await?;
@@ -81,7 +83,10 @@ impl Sending<'_> {
 
     async fn reserve(&self, batch: i64, size: i32, company: Option<i32>) -> Result<Filled, StoreError> {
         let bytes = (self.ctx.config().max_batch_bytes as i64).min(self.provider.capabilities().max_bytes);
-        let most = Most { items: size, bytes: bytes - i64::from(size) * AROUND, company };
+        // What a request costs in a body beside itself, at most: custom id, braces, what stands between two.
+        let id = CustomId { intent: IntentId::new(), index: size };
+        let around = self.provider.item(id, "{}").len() as i64;
+        let most = Most { items: size, bytes: bytes - i64::from(size) * around, company };
         let mut filled = Filled { more: true, ..Filled::default() };
         while filled.more && filled.items < size {
             filled = self.store().fill(self.name, batch, self.lease, filled, RESERVE, most).await?;
@@ -127,12 +132,13 @@ impl Sending<'_> {
             return Ok(Attempt::LeaseLost);
         }
         let chunks = body(self.store().clone(), self.provider.clone(), batch, intent, items);
-        match self.provider.create(Body { length, chunks, deadline }).await {
+        match self.provider.create(Body { intent, group: self.group.to_owned(), length, chunks, deadline }).await {
             Sent::Created(id) => {
                 count(&self.ctx.counters().batches_submitted, 1);
                 count(&self.ctx.counters().requests_submitted, items as u64);
                 tracing::info!(provider = self.name, batch = %id, requests = items, "a batch was submitted");
-                let kept = self.store().created(batch, self.lease, &id).await?;
+                let accepted = !self.provider.capabilities().late_refusals;
+                let kept = self.store().created(batch, self.lease, &id, accepted).await?;
                 Ok(if kept { Attempt::Submitted } else { Attempt::LeaseLost })
             }
             Sent::NotCreated(refused) => self.refused(batch, items, refused).await,
@@ -151,7 +157,7 @@ impl Sending<'_> {
         match because {
             Refusal::Moment => self.leave_alone(batch, retry_after, None, &why).await,
             Refusal::Account => self.leave_alone(batch, retry_after, Some(why.clone()), &why).await,
-            Refusal::Size | Refusal::Request(_) if items > 1 => {
+            Refusal::Size | Refusal::Request(_) | Refusal::Every if items > 1 => {
                 let suspects = match because {
                     Refusal::Request(Some(item)) if (0..items).contains(&item) => Suspects::One(item),
                     _ => Suspects::All(items - items / 2),
@@ -160,7 +166,7 @@ impl Sending<'_> {
                 Ok(if kept { Attempt::Split } else { Attempt::LeaseLost })
             }
             Refusal::Size => self.convict(batch, i32::MAX, &why).await,
-            Refusal::Request(_) => self.convict(batch, REFUSED_IN_ROW, &why).await,
+            Refusal::Request(_) | Refusal::Every => self.convict(batch, REFUSED_IN_ROW, &why).await,
         }
     }
 

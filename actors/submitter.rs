@@ -13,7 +13,7 @@ use super::{Handled, ingester};
 use crate::domain::BatchStatus;
 use crate::observe::count;
 use crate::provider::BatchProvider;
-use crate::store::{Hint, Intent, Lease, StoreError};
+use crate::store::{Hint, Intent, Lease, Queue, StoreError};
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -26,6 +26,11 @@ const TELL: i64 = 1_000;
 const LATE: i64 = 0;
 /// How long a send that was given up on may show up: two days, in milliseconds.
 const LATE_MS: i64 = 2 * 86_400_000;
+/// Requests put into their groups per statement, and statements per round: more than a batch takes.
+const GROUPING: i64 = 500;
+const GROUPING_ROUNDS: usize = 100;
+/// Groups that are looked at per round.
+const GROUPS: i64 = 100;
 /// How long to leave things alone after an error.
 const ERROR_PAUSE: Duration = Duration::from_millis(200);
 
@@ -198,14 +203,12 @@ impl Round {
         if let Some(wait) = brake.wait {
             return Ok(wait.min(again.unwrap_or(idle)));
         }
-        let limit = self.ctx().config().max_batch_requests as i64;
-        let queue = self.ctx().store().queue(&self.args.provider, lease, limit).await?;
-        let after = match policy::decide(&queue, self.ctx().config()) {
-            Policy::Nothing => self.next_due(idle).await?,
-            Policy::Wait(wait) => wait,
-            Policy::Send => {
+        let (chosen, later) = self.choose(lease, idle).await?;
+        let after = match chosen {
+            None => later,
+            Some((group, queue)) => {
                 let (ctx, name, provider) = (self.ctx(), self.args.provider.as_str(), &self.provider);
-                match (Sending { ctx, name, provider, lease }).send(&queue, &doubtful).await? {
+                match (Sending { ctx, name, provider, lease, group: &group }).send(&queue, &doubtful).await? {
                     Attempt::LeaseLost => {
                         self.lease = None;
                         Duration::ZERO
@@ -223,9 +226,44 @@ impl Round {
         Ok(after.min(again.unwrap_or(idle)).min(idle))
     }
 
-    async fn next_due(&self, idle: Duration) -> Result<Duration, StoreError> {
-        let due = self.ctx().store().next_due(&self.args.provider).await?;
-        Ok(due.map_or(idle, |ms| Duration::from_millis(ms.max(1) as u64)))
+    /// The group that is worth a batch now and has waited longest; without one, when to look again.
+    async fn choose(&self, lease: Lease, idle: Duration) -> Result<(Option<(String, Queue)>, Duration), StoreError> {
+        let (store, name, config) = (self.ctx().store(), self.args.provider.as_str(), self.ctx().config());
+        let limit = config.max_batch_requests as i64;
+        let (mut chosen, mut later) = (None::<(String, Queue)>, idle);
+        for group in self.groups().await? {
+            let queue = store.queue(name, &group, lease, limit).await?;
+            match policy::decide(&queue, config) {
+                Policy::Nothing => {
+                    let due = store.next_due(name, &group).await?;
+                    later = later.min(due.map_or(idle, |ms| Duration::from_millis(ms.max(1) as u64)));
+                }
+                Policy::Wait(wait) => later = later.min(wait),
+                Policy::Send if chosen.as_ref().is_some_and(|(_, other)| other.oldest_ms >= queue.oldest_ms) => {}
+                Policy::Send => chosen = Some((group, queue)),
+            }
+        }
+        Ok((chosen, later))
+    }
+
+    /// The groups of what waits. Requests of which nobody knows the group yet are put into theirs first.
+    async fn groups(&self) -> Result<Vec<String>, StoreError> {
+        if !self.provider.capabilities().grouped {
+            return Ok(vec![String::new()]);
+        }
+        let (store, name) = (self.ctx().store(), self.args.provider.as_str());
+        for _ in 0..GROUPING_ROUNDS {
+            let found = store.ungrouped(name, GROUPING).await?;
+            let (run, ordinal): (Vec<i64>, Vec<i32>) = found.iter().map(|w| (w.run.0, w.ordinal)).unzip();
+            let group: Vec<String> = found.iter().map(|w| self.provider.group(&w.body)).collect();
+            if !found.is_empty() {
+                store.group(&run, &ordinal, &group).await?;
+            }
+            if (found.len() as i64) < GROUPING {
+                break;
+            }
+        }
+        store.groups(name, GROUPS).await
     }
 
     /// The lease of the account, taken if nobody holds it.
@@ -271,7 +309,7 @@ impl Round {
 
     /// Looks for every ambiguous send. Answers the numbers of requests of those still in doubt, and when to look again.
     async fn settle_doubts(&self, account: i32, lease: Lease) -> Result<(Vec<i32>, Option<Duration>), StoreError> {
-        let store = self.ctx().store();
+        let (store, certain) = (self.ctx().store(), self.provider.capabilities().certain_adoption);
         // Also those that were found foreign after an earlier holder of the lease had adopted them.
         let intents = store.adopt_lease(lease).await?;
         let (mut doubtful, mut again) = (Vec::new(), None::<Duration>);
@@ -284,7 +322,7 @@ impl Round {
                 again = Some(again.map_or(wait, |a| a.min(wait)));
                 continue;
             }
-            let listed = match reconcile::listed_since(&*self.provider, intent.watermark_at).await {
+            let listed = match reconcile::listed_since(&*self.provider, intent.watermark_at, certain).await {
                 Ok(listed) => listed,
                 Err(error) => {
                     tracing::warn!(provider = self.args.provider, %error, "the listing was not to be had");
@@ -296,9 +334,9 @@ impl Round {
             };
             let ids: Vec<String> = listed.iter().map(|b| b.id.clone()).collect();
             let known = store.known(account, &ids).await?;
-            match reconcile::choose(intent, &listed, &known, self.ctx().config().quarantine) {
+            match reconcile::choose(intent, &listed, &known, self.ctx().config().quarantine, certain) {
                 Finding::Adopt(id) => {
-                    if store.adopt(intent.batch, lease, &id).await? {
+                    if store.adopt(intent.batch, lease, &id, certain).await? {
                         count(&self.ctx().counters().adopted, 1);
                         tracing::info!(provider = self.args.provider, batch = %id, "a batch was found again by listing");
                     }
@@ -314,6 +352,10 @@ impl Round {
                 }
             }
         }
+        if certain {
+            // Nothing is found by its number: any may be sent again.
+            doubtful.clear();
+        }
         if doubtful.is_empty() {
             self.look_for_late_ones(account, lease).await?;
         }
@@ -326,15 +368,16 @@ impl Round {
             return Ok(());
         }
         self.looks.after(LATE, self.ctx().config().late_sweep);
-        let store = self.ctx().store();
+        let (store, certain) = (self.ctx().store(), self.provider.capabilities().certain_adoption);
         let lost = store.lost(lease, LATE_MS).await?;
         let Some(mark) = lost.iter().map(|intent| intent.watermark_at).min() else { return Ok(()) };
-        let Ok(listed) = reconcile::listed_since(&*self.provider, mark).await else { return Ok(()) };
+        let Ok(listed) = reconcile::listed_since(&*self.provider, mark, certain).await else { return Ok(()) };
         let ids: Vec<String> = listed.iter().map(|b| b.id.clone()).collect();
         let mut known = store.known(account, &ids).await?;
         for intent in lost {
-            let Finding::Adopt(id) = reconcile::choose(&intent, &listed, &known, Duration::ZERO) else { continue };
-            if store.find_late(intent.batch, lease, &id).await? {
+            let found = reconcile::choose(&intent, &listed, &known, Duration::ZERO, certain);
+            let Finding::Adopt(id) = found else { continue };
+            if store.find_late(intent.batch, lease, &id, certain).await? {
                 tracing::warn!(provider = self.args.provider, batch = %id, "a batch that was given up on may be there after all");
                 known.push(id);
             }

@@ -40,6 +40,11 @@ impl PriceTable {
         Self { as_of: "2026-10", prices: prices.into_iter().map(|(name, price)| (name.to_owned(), price)).collect() }
     }
 
+    /// No prices: to be filled by [`with`](Self::with).
+    pub fn empty(as_of: &'static str) -> Self {
+        Self { as_of, prices: BTreeMap::new() }
+    }
+
     /// Sets or replaces the price of a model.
     pub fn with(mut self, model: impl Into<String>, price: Price) -> Self {
         self.prices.insert(model.into(), price);

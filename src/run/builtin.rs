@@ -3,7 +3,7 @@
 
 use super::flow::{Act, Executed, Outcome, StepInfo, TypeInfo};
 use super::reply::Reply;
-use super::tool::{ToolResultBlock, Toolbox, turn};
+use super::tool::{ToolResultBlock, Toolbox};
 use crate::domain::limits::{REPLY_BYTES, REQUEST_BYTES, TOOLS_PER_TURN, TURNS};
 use crate::domain::{EventType, Frame, JsonText, NewEvent, NewWait, StepPolicy};
 use serde::{Deserialize, Serialize};
@@ -92,12 +92,17 @@ async fn heard(arg: &JsonText, run_id: &str, tools: &Toolbox) -> Done {
     limited(uses.len())?;
     let results = tools.apply(run_id, uses).await;
     // Raw texts all the way: whatever the provider has put into its reply goes back to it as it came.
-    let mut messages: Vec<Box<RawValue>> = match request.get("messages") {
+    let field = reply.conversation_field();
+    let mut messages: Vec<Box<RawValue>> = match request.get(field) {
+        // The input of OpenAI's Responses may be a text alone.
+        Some(text) if text.get().starts_with('"') => {
+            vec![RawValue::from_string(format!(r#"{{"role":"user","content":{}}}"#, text.get())).map_err(undecodable)?]
+        }
         Some(messages) => serde_json::from_str(messages.get()).map_err(undecodable)?,
-        None => return Err(Outcome::Undecodable("the request of a conversation has no `messages`".into())),
+        None => return Err(Outcome::Undecodable(format!("the request of a conversation has no `{field}`"))),
     };
-    messages.extend(turn(&reply.content(), &results).map_err(undecodable)?);
-    request.insert("messages".into(), serde_json::value::to_raw_value(&messages).map_err(undecodable)?);
+    messages.extend(reply.turn(&results).map_err(undecodable)?);
+    request.insert(field.into(), serde_json::value::to_raw_value(&messages).map_err(undecodable)?);
     let request = JsonText::of(&request, "a model request", REQUEST_BYTES)?;
     let (wait, then) = ask(&conversation, request)?;
     Ok((Act::Suspend { wait, then, under: None }, told(&results)))

@@ -91,24 +91,34 @@ pub(super) async fn release_unheld(pool: &PgPool, account: i32, node: NodeId, he
     Ok(done.rows_affected())
 }
 
-/// The provider is done with it.
+/// The provider is done with it, and so has accepted it: what is refused next is refused for itself.
 pub(super) async fn ended(
     pool: &PgPool,
     batch: i64,
     fence: i64,
     results_url: Option<&str>,
 ) -> Result<bool, StoreError> {
-    let done = sqlx::query!(
-        "update longhaul.batches set status = case when status = 5 then 7 else status end,
-             ended_at = coalesce(ended_at, longhaul.now()), results_url = $3, downloads = downloads + 1
-         where id = $1 and fence = $2 and status in (5, 6, 7)",
+    let done = sqlx::query_scalar!(
+        r#"
+with done as (
+    update longhaul.batches set status = case when status = 5 then 7 else status end,
+        ended_at = coalesce(ended_at, longhaul.now()), results_url = $3, downloads = downloads + 1
+    where id = $1 and fence = $2 and status in (5, 6, 7)
+    returning account, status
+),
+accepted as (
+    update longhaul.accounts a set refused_in_row = 0 from done d
+    where a.id = d.account and d.status = 7 and a.refused_in_row > 0
+)
+select exists (select from done) as "done!"
+"#,
         batch,
         fence,
         results_url
     )
-    .execute(pool)
+    .fetch_one(pool)
     .await?;
-    Ok(done.rows_affected() == 1)
+    Ok(done)
 }
 
 /// A result line proved that an adopted batch is ours.

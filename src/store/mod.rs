@@ -21,6 +21,7 @@ mod error;
 mod explain;
 mod flush;
 mod forks;
+mod groups;
 mod handle;
 mod holes;
 mod ingest;

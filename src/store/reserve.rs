@@ -15,17 +15,26 @@ pub(crate) struct Queue {
     pub bytes: i64,
     /// How long the oldest has been waiting, in milliseconds.
     pub oldest_ms: i64,
-    /// Batches of the account that are under way.
+    /// Batches of the account and the group that are under way.
     pub in_flight: i64,
     /// These are suspected of having had a batch refused: at most so many travel together.
     pub company: Option<i32>,
 }
 
-/// Looks at what is to be sent, up to `limit` requests: those under suspicion first, the closest ones to being found guilty.
-pub(super) async fn queue(pool: &PgPool, provider: &str, lease: Lease, limit: i64) -> Result<Queue, StoreError> {
+/// Looks at what is to be sent of one group, up to `limit` requests: those under suspicion first, the closest ones to being found
+/// guilty.
+pub(super) async fn queue(
+    pool: &PgPool,
+    provider: &str,
+    group: &str,
+    lease: Lease,
+    limit: i64,
+) -> Result<Queue, StoreError> {
     let company = sqlx::query_scalar!(
-        "select min(company) from longhaul.waits where provider = $1 and company is not null and queued_at is not null",
-        provider
+        "select min(company) from longhaul.waits
+         where provider = $1 and batch_group = $2 and company is not null and queued_at is not null",
+        provider,
+        group
     )
     .fetch_one(pool)
     .await?;
@@ -33,16 +42,18 @@ pub(super) async fn queue(pool: &PgPool, provider: &str, lease: Lease, limit: i6
         r#"
 select count(*) as "requests!", coalesce(sum(bytes), 0)::bigint as "bytes!",
     coalesce(extract(epoch from longhaul.now() - min(queued_at)) * 1000, 0)::bigint as "oldest_ms!",
-    (select count(*) from longhaul.batches b where b.account = $2 and b.status between 1 and 7) as "in_flight!"
+    (select count(*) from longhaul.batches b where b.account = $2 and b.status between 1 and 7
+        and b.batch_group = $5) as "in_flight!"
 from (
-    select bytes, queued_at from longhaul.waits where provider = $1 and queued_at is not null
+    select bytes, queued_at from longhaul.waits where provider = $1 and batch_group = $5 and queued_at is not null
         and queued_at <= longhaul.now() and company is not distinct from $4 order by queued_at limit $3
 ) as waiting
 "#,
         provider,
         lease.account,
         limit,
-        company
+        company,
+        group
     )
     .fetch_one(pool)
     .await?;
@@ -51,30 +62,37 @@ from (
 }
 
 /// When the next request that is not due yet will be: in how many milliseconds.
-pub(super) async fn next_due(pool: &PgPool, provider: &str) -> Result<Option<i64>, StoreError> {
+pub(super) async fn next_due(pool: &PgPool, provider: &str, group: &str) -> Result<Option<i64>, StoreError> {
     let ms = sqlx::query_scalar!(
         r#"
 select (extract(epoch from min(queued_at) - longhaul.now()) * 1000)::bigint as ms
-from longhaul.waits where provider = $1 and queued_at > longhaul.now()
+from longhaul.waits where provider = $1 and batch_group = $2 and queued_at > longhaul.now()
 "#,
-        provider
+        provider,
+        group
     )
     .fetch_one(pool)
     .await?;
     Ok(ms)
 }
 
-/// Opens an empty batch under a lease. `None`: the lease is lost.
-pub(super) async fn open(pool: &PgPool, lease: Lease, intent: IntentId) -> Result<Option<i64>, StoreError> {
+/// Opens an empty batch under a lease, for requests of one group. `None`: the lease is lost.
+pub(super) async fn open(
+    pool: &PgPool,
+    lease: Lease,
+    intent: IntentId,
+    group: &str,
+) -> Result<Option<i64>, StoreError> {
     let id = sqlx::query_scalar!(
         r#"
-insert into longhaul.batches (account, intent, status, lease)
-select a.id, $3, 1, a.fence from longhaul.accounts a where a.id = $1 and a.fence = $2
+insert into longhaul.batches (account, intent, status, lease, batch_group)
+select a.id, $3, 1, a.fence, $4 from longhaul.accounts a where a.id = $1 and a.fence = $2
 returning id
 "#,
         lease.account,
         lease.fence,
-        intent.0
+        intent.0,
+        group
     )
     .fetch_optional(pool)
     .await?;
@@ -114,12 +132,12 @@ pub(super) async fn fill(
     let row = sqlx::query!(
         r#"
 with held as materialized (
-    select id from longhaul.batches where id = $2 and lease = $3 and status = 1 for update
+    select id, batch_group from longhaul.batches where id = $2 and lease = $3 and status = 1 for update
 ),
 pick as materialized (
     select w.run, w.ordinal, w.bytes, w.queued_at from longhaul.waits w
-    where w.provider = $1 and w.queued_at is not null and w.queued_at <= longhaul.now()
-        and w.company is not distinct from $9 and exists (select from held)
+    where w.provider = $1 and w.batch_group = (select batch_group from held) and w.queued_at is not null
+        and w.queued_at <= longhaul.now() and w.company is not distinct from $9
     order by w.queued_at, w.run, w.ordinal limit $6 for update skip locked
 ),
 cut as (

@@ -2,7 +2,7 @@
 
 use super::accounts::Lease;
 use super::error::StoreError;
-use crate::domain::BatchStatus;
+use crate::domain::{BatchStatus, IntentId};
 use crate::store::codec::Code;
 use sqlx::PgPool;
 use sqlx::types::chrono::{DateTime, Utc};
@@ -11,6 +11,7 @@ use sqlx::types::chrono::{DateTime, Utc};
 #[derive(Debug, Clone)]
 pub(crate) struct Intent {
     pub batch: i64,
+    pub intent: IntentId,
     pub status: BatchStatus,
     pub n: i32,
     /// Listed batches older than this are not it.
@@ -38,7 +39,7 @@ pub(super) async fn adopt_lease(pool: &PgPool, lease: Lease) -> Result<Vec<Inten
 async fn intents(pool: &PgPool, lease: Lease) -> Result<Vec<Intent>, StoreError> {
     let rows = sqlx::query!(
         r#"
-select id, status, n, watermark_at, coalesce(send_limit_ms, 0) as "send_limit_ms!",
+select id, intent, status, n, watermark_at, coalesce(send_limit_ms, 0) as "send_limit_ms!",
     coalesce(extract(epoch from longhaul.now() - sending_at) * 1000, 0)::bigint as "sent_ms_ago!"
 from longhaul.batches where account = $1 and ((lease = $2 and status between 1 and 4) or status = 6) order by id
 "#,
@@ -51,6 +52,7 @@ from longhaul.batches where account = $1 and ((lease = $2 and status between 1 a
         .into_iter()
         .map(|r| Intent {
             batch: r.id,
+            intent: IntentId(r.intent),
             status: BatchStatus::decode(r.status),
             n: r.n,
             watermark_at: r.watermark_at,
@@ -60,8 +62,14 @@ from longhaul.batches where account = $1 and ((lease = $2 and status between 1 a
         .collect())
 }
 
-/// The provider has it, under this id.
-pub(super) async fn created(pool: &PgPool, batch: i64, lease: Lease, id: &str) -> Result<bool, StoreError> {
+/// The provider has it, under this id. `accepted`: for good, as far as its form goes.
+pub(super) async fn created(
+    pool: &PgPool,
+    batch: i64,
+    lease: Lease,
+    id: &str,
+    accepted: bool,
+) -> Result<bool, StoreError> {
     let kept = sqlx::query_scalar!(
         r#"
 with kept as (
@@ -72,14 +80,16 @@ with kept as (
 ),
 -- Something is accepted: what is refused is refused for itself.
 accepted as (
-    update longhaul.accounts set refused_in_row = 0 where id = $4 and refused_in_row > 0 and exists (select from kept)
+    update longhaul.accounts set refused_in_row = 0 where id = $4 and refused_in_row > 0 and $5
+        and exists (select from kept)
 )
 select exists (select from kept) as "kept!"
 "#,
         batch,
         lease.fence,
         id,
-        lease.account
+        lease.account,
+        accepted
     )
     .fetch_one(pool)
     .await?;
@@ -100,11 +110,19 @@ pub(super) async fn ambiguous(pool: &PgPool, batch: i64, lease: Lease, why: &str
     Ok(done.rows_affected() == 1)
 }
 
-/// A listed batch that may be it: its results will tell.
-pub(super) async fn adopt(pool: &PgPool, batch: i64, lease: Lease, id: &str) -> Result<bool, StoreError> {
+/// A listed batch that may be it: its results will tell. `certain`: it carries our intent, so it is.
+pub(super) async fn adopt(
+    pool: &PgPool,
+    batch: i64,
+    lease: Lease,
+    id: &str,
+    certain: bool,
+) -> Result<bool, StoreError> {
     let done = sqlx::query!(
         r#"
-update longhaul.batches b set status = 6, provider_batch_id = $3, adopted_at = longhaul.now(), check_at = longhaul.now()
+update longhaul.batches b set status = case when $4 then 5 else 6 end, provider_batch_id = $3,
+    adopted_at = longhaul.now(), check_at = longhaul.now(),
+    submitted_at = case when $4 then longhaul.now() end, verified_at = case when $4 then longhaul.now() end
 where b.id = $1 and b.lease = $2 and b.status = 4
     and not exists (
         select from longhaul.batches o where o.account = b.account and o.provider_batch_id = $3
@@ -112,7 +130,8 @@ where b.id = $1 and b.lease = $2 and b.status = 4
 "#,
         batch,
         lease.fence,
-        id
+        id,
+        certain
     )
     .execute(pool)
     .await?;
@@ -235,4 +254,21 @@ order by b.id
     .fetch_all(pool)
     .await?;
     Ok(rows)
+}
+
+/// Whether no other batch of its account and group is under way.
+pub(super) async fn alone(pool: &PgPool, batch: i64) -> Result<bool, StoreError> {
+    let alone = sqlx::query_scalar!(
+        r#"
+select not exists (
+    select from longhaul.batches o where o.account = b.account and o.batch_group = b.batch_group and o.id <> b.id
+        and o.status between 3 and 7
+) as "alone!"
+from longhaul.batches b where b.id = $1
+"#,
+        batch
+    )
+    .fetch_one(pool)
+    .await?;
+    Ok(alone)
 }

@@ -201,7 +201,7 @@ impl Making {
     }
 
     async fn fill(&mut self, lease: Lease, items: i32) -> i64 {
-        let batch = self.store.open(lease, IntentId::new()).await.unwrap().unwrap();
+        let batch = self.store.open(lease, IntentId::new(), "").await.unwrap().unwrap();
         let most = crate::store::Most { items, bytes: 1 << 20, company: None };
         let filled = self.store.fill("p", batch, lease, Filled::default(), 100, most).await.unwrap();
         assert_eq!(filled.items, items);
@@ -212,7 +212,7 @@ impl Making {
         let batch = self.fill(lease, items).await;
         assert!(self.store.seal(batch, lease, 100, &[7; 32], "v1").await.unwrap());
         assert!(self.store.sending(batch, lease, &Default::default(), 1_000).await.unwrap());
-        assert!(self.store.created(batch, lease, id).await.unwrap());
+        assert!(self.store.created(batch, lease, id, true).await.unwrap());
         assert_eq!(self.store.tell_submitted(batch, 100).await.unwrap(), i64::from(items));
         let held = self.store.claim_batches(lease.account, self.node, 10).await.unwrap();
         (batch, held.iter().find(|held| held.batch == batch).unwrap().fence)

@@ -82,6 +82,9 @@ moves! {
                 Canceled -> Waiting], rises, [RunRetried],
             "waiting when its request goes out again; the stored error is gone; of canceled ones only what was stopped";
         /// Its request goes out again.
+        TurnedBack = "turned back", "refuse::turn_back", Keeper, [Waiting -> Waiting], stays, [ModelRetried],
+            "its batch was refused after it was created: the request goes out again";
+        /// Its request goes out again.
         Requeued = "requeued", "ingest::retry", Keeper, [Waiting -> Waiting], stays, [ModelRetried],
             "nobody owns it";
         /// Its request was refused when it was sent alone.

@@ -109,6 +109,7 @@ pub(super) fn listed(batch: &Value) -> Option<ListedBatch> {
         id: batch.get("id")?.as_str()?.to_owned(),
         created_at: batch.get("created_at").and_then(Value::as_str).and_then(time),
         requests: requests(batch),
+        intent: None,
     })
 }
 
