@@ -36,7 +36,7 @@ pub(crate) enum Command {
     /// A worker of the demo.
     #[command(hide = true)]
     DemoWorker(WorkerArgs),
-    /// Serve a local provider that behaves as Anthropic's Message Batches API does.
+    /// Serve a local provider that behaves as Anthropic's Message Batches API does, or OpenAI's Batch API.
     Sandbox(SandboxArgs),
     /// Bring the schema `longhaul` of a database up to this build.
     Migrate(DatabaseArgs),
@@ -118,6 +118,12 @@ pub(crate) struct WorkerArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct SandboxArgs {
+    /// Speak OpenAI's Batch API instead of Anthropic's Message Batches.
+    #[arg(long)]
+    pub openai: bool,
+    /// Misbehave in every way of which a patient client gets the better, mixed by this seed.
+    #[arg(long, value_name = "SEED")]
+    pub faults: Option<u64>,
     /// The port on 127.0.0.1; 0 takes any free one.
     #[arg(long, default_value_t = 8087)]
     pub port: u16,

@@ -18,6 +18,7 @@ mod local;
 mod merging;
 mod models;
 mod notify;
+mod openai;
 mod ownership;
 mod people;
 mod policies;

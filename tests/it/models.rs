@@ -3,6 +3,7 @@
 use crate::flows::Asking;
 use crate::support::{config, eventually};
 use longhaul::provider::anthropic::{Anthropic, ApiKey};
+use longhaul::provider::openai::OpenAi;
 use longhaul::{BatchStatus, Config, Node};
 use longhaul_sandbox::postgres::testing::TestDatabase;
 use longhaul_sandbox::provider::{
@@ -41,6 +42,11 @@ impl Models {
 
     pub fn provider(&self) -> Anthropic {
         Anthropic::new(ApiKey::new("sk-test")).unwrap().base_url(self.sandbox.base_url())
+    }
+
+    /// The same as a provider, if the sandbox speaks OpenAI's API.
+    pub fn openai(&self) -> OpenAi {
+        OpenAi::new(ApiKey::new("sk-test")).unwrap().base_url(self.sandbox.base_url())
     }
 
     pub fn inject(&self, operation: Operation, when: When, fault: Fault) {
