@@ -57,6 +57,7 @@
 //!
 //! - `node` (default): [`Node`] and the actors. Without it the crate enqueues, inspects and audits.
 //! - `anthropic` (default): [`provider::anthropic`], the adapter for Anthropic's Message Batches.
+//! - `openai` (default): [`provider::openai`], the adapter for OpenAI's Batch API.
 
 pub mod domain;
 pub use domain::*;
