@@ -27,8 +27,8 @@ const LATE: i64 = 0;
 /// How long a send that was given up on may show up: two days, in milliseconds.
 const LATE_MS: i64 = 2 * 86_400_000;
 /// Requests put into their groups per statement, and statements per round: more than a batch takes.
-const GROUPING: i64 = 500;
-const GROUPING_ROUNDS: usize = 100;
+const GROUPING: i64 = 200;
+const GROUPING_ROUNDS: usize = 250;
 /// Groups that are looked at per round.
 const GROUPS: i64 = 100;
 /// How long to leave things alone after an error.

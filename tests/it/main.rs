@@ -19,6 +19,7 @@ mod merging;
 mod models;
 mod notify;
 mod openai;
+mod openai_refused;
 mod ownership;
 mod people;
 mod policies;

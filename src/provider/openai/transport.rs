@@ -6,7 +6,7 @@ use crate::provider::http::{
 };
 use crate::provider::port::{Body, Identity, Listed, Polled, ProviderError, Refusal, RefusedCreate, Results, Sent};
 use bytes::Bytes;
-use futures::stream::{self, StreamExt};
+use futures::stream::{self, StreamExt, TryStreamExt};
 use reqwest::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue};
 use reqwest::{Client, RequestBuilder, Response, StatusCode};
 use serde_json::Value;
@@ -104,19 +104,19 @@ impl Transport {
         accepted(request.await.map_err(|e| unavailable(&e))?).await.map(drop)
     }
 
-    /// The files one after the other, as one stream of lines.
+    /// The files one after the other, as one stream of lines. A later one is asked for when those before it have been read.
     pub(super) async fn results(&self, files: Vec<String>) -> Result<Results, ProviderError> {
-        let mut whole: Vec<Results> = Vec::new();
-        for file in files {
-            let url = format!("{}/v1/files/{file}/content", self.base_url);
-            let request = self.signed(self.client.get(url)).send();
-            let reply =
-                tokio::time::timeout(CALL, request).await.map_err(|_| http::late())?.map_err(|e| unavailable(&e))?;
-            whole.push(http::bytes(accepted(reply).await?));
-            // A file need not end with a line end.
-            whole.push(stream::once(async { Ok(Bytes::from_static(b"\n")) }).boxed());
+        let request =
+            |file: &String| self.signed(self.client.get(format!("{}/v1/files/{file}/content", self.base_url)));
+        let mut requests: Vec<RequestBuilder> = files.iter().map(request).collect();
+        if requests.is_empty() {
+            return Ok(stream::empty().boxed());
         }
-        Ok(stream::iter(whole).flatten().boxed())
+        let first = download(requests.remove(0)).await?;
+        // A file need not end with a line end.
+        let between = stream::once(std::future::ready(Ok(Bytes::from_static(b"\n"))));
+        let rest = stream::iter(requests).then(download).try_flatten();
+        Ok(first.chain(between).chain(rest).boxed())
     }
 
     /// Uploads, then creates, both before the deadline. Until the second call begins, nothing can have been created.
@@ -165,6 +165,11 @@ impl Transport {
         };
         classify(status, wait, &text)
     }
+}
+
+async fn download(request: RequestBuilder) -> Result<Results, ProviderError> {
+    let reply = tokio::time::timeout(CALL, request.send()).await.map_err(|_| http::late())?;
+    Ok(http::bytes(accepted(reply.map_err(|e| unavailable(&e))?).await?))
 }
 
 /// What a reply to an upload says. All but a readable success may be tried again: a file that was kept all the same costs
