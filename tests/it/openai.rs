@@ -463,20 +463,13 @@ async fn a_mixture_of_everything_that_goes_wrong_ends() {
     let client = enqueue(&db, questions(40)).await;
     let node = node_with(&db, &models, config).await;
     let mut conn = connect(&db).await;
-    eventually("all are over", async || {
-        // What the account is parked for heals by itself here.
+    eventually("all complete", async || {
+        // What parks the account or slows it down is over at once here.
         sqlx::query("update longhaul.accounts set parked = null, not_before = null").execute(&mut conn).await.unwrap();
-        let counts = client.counts().await.unwrap();
-        (counts.completed + counts.failed + counts.parked == 40).then_some(())
+        (client.counts().await.unwrap().completed == 40).then_some(())
     })
     .await;
-    eprintln!("{:?} {:?}", client.counts().await.unwrap(), models.summary());
-    for k in 0..40 {
-        let run = client.explain(&format!("r{k}")).await.unwrap().to_string();
-        if !run.contains("ompleted") {
-            eprintln!("{run}");
-        }
-    }
+    assert!(models.control.faults().iter().filter(|rule| rule.fired > 0).count() >= 5);
     check(&db).await;
     node.shutdown().await.unwrap();
 }

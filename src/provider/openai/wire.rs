@@ -302,4 +302,5 @@ pub(super) fn reply(line: &[u8]) -> Result<JsonText, InvalidJson> {
 }
 
 #[cfg(test)]
+#[path = "wire_tests.rs"]
 mod tests;
