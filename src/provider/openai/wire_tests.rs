@@ -1,3 +1,5 @@
+//! Tables of what is written to the API and read from it.
+
 use super::*;
 
 fn id() -> CustomId {
