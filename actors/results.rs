@@ -26,6 +26,8 @@ const LINE_BYTES: usize = 64 << 20;
 const RIPE: i64 = 500;
 /// Runs told per statement.
 const TELL: i64 = 1_000;
+/// How often a request goes out again that the provider did not work on: it expired, or its batch was canceled.
+const RETURNS: u32 = 20;
 /// How long a request waits before it goes out again after an error of the provider's.
 const RETRY_DELAY: Duration = Duration::from_millis(500);
 
@@ -201,6 +203,11 @@ fn budget(ctx: &Ctx) -> u32 {
     ctx.config().model_attempts.saturating_sub(1)
 }
 
+/// Why a request fails that went out again and again.
+fn not_worked_on() -> String {
+    format!("the provider did not work on it (expired or canceled) in {} batches", RETURNS + 1)
+}
+
 /// What a line says of an adopted batch.
 enum Proof {
     Ours,
@@ -276,7 +283,7 @@ impl Reading<'_> {
     fn sort(&mut self, item: i32, outcome: LineOutcome, line: Vec<u8>) {
         match outcome {
             LineOutcome::Succeeded { model, usage } => {
-                let cost = usage.zip(model).and_then(|(usage, model)| self.provider.cost(&model, &usage));
+                let cost = usage.zip(model.as_deref()).and_then(|(usage, model)| self.provider.cost(model, &usage));
                 let lines = &mut self.chunk.answered;
                 lines.push(item, ItemStatus::Succeeded, Some(line), None);
                 lines.input_tokens.push(usage.map(|u| u.input_tokens));
@@ -284,6 +291,7 @@ impl Reading<'_> {
                 lines.cache_write_tokens.push(usage.map(|u| u.cache_write_tokens));
                 lines.cache_read_tokens.push(usage.map(|u| u.cache_read_tokens));
                 lines.nano_usd.push(cost);
+                lines.model.push(model);
             }
             LineOutcome::Errored { retryable: true, message } => {
                 self.chunk.retried.push(item, ItemStatus::Errored, Some(line), Some(message));
@@ -291,8 +299,10 @@ impl Reading<'_> {
             LineOutcome::Errored { retryable: false, message } => {
                 self.chunk.failed.push(item, ItemStatus::Errored, Some(line), Some(message));
             }
-            LineOutcome::Expired => self.chunk.returned.push(item, ItemStatus::Expired, Some(line), None),
-            LineOutcome::Canceled => self.chunk.returned.push(item, ItemStatus::Canceled, Some(line), None),
+            LineOutcome::Expired => self.chunk.returned.push(item, ItemStatus::Expired, Some(line), Some(not_worked_on())),
+            LineOutcome::Canceled => {
+                self.chunk.returned.push(item, ItemStatus::Canceled, Some(line), Some(not_worked_on()));
+            }
             LineOutcome::Unknown => {
                 let why = "the provider's result line cannot be read by this version; it is kept".to_owned();
                 self.chunk.failed.push(item, ItemStatus::Unreadable, Some(line), Some(why));
@@ -312,27 +322,36 @@ impl Reading<'_> {
                 self.ctx.runs_ready();
             }
         }
-        // Not worked on by the provider: goes out again, and counts against no budget.
+        // Not worked on by the provider: goes out again, and counts against no budget of errors; but not for ever.
         if !chunk.returned.item.is_empty() {
-            settled += store.retry(batch, fence, &chunk.returned, false, u32::MAX, Duration::ZERO).await?.items;
+            settled += store.retry(batch, fence, &chunk.returned, false, RETURNS, Duration::ZERO).await?.items;
+            settled += self.fail(&chunk.returned).await?;
         }
         if !chunk.retried.item.is_empty() {
             settled += store.retry(batch, fence, &chunk.retried, true, budget(self.ctx), RETRY_DELAY).await?.items;
             // What is left is over budget.
-            settled += store.fail(batch, fence, &chunk.retried).await?.items;
+            settled += self.fail(&chunk.retried).await?;
         }
         if !chunk.failed.item.is_empty() {
-            let done = store.fail(batch, fence, &chunk.failed).await?;
-            settled += done.items;
+            settled += self.fail(&chunk.failed).await?;
+        }
+        count(&self.ctx.counters().results_completed, settled.max(0) as u64);
+        Ok(())
+    }
+
+    /// Fails the runs of these requests. Answers how many items were settled.
+    async fn fail(&self, lines: &Lines) -> Result<i64, StoreError> {
+        let store = self.ctx.store();
+        let done = store.fail(self.batch.batch, self.batch.fence, lines).await?;
+        if done.waits > 0 {
             count(&self.ctx.counters().runs_failed, done.waits.max(0) as u64);
+            tracing::warn!(runs = done.waits, code = FailureCode::ModelFailed.as_str(), "requests failed for good");
             // Branches may be among them.
             if store.sweep_forks(RIPE).await? {
                 self.ctx.runs_ready();
             }
-            tracing::warn!(runs = done.waits, code = FailureCode::ModelFailed.as_str(), "requests failed for good");
         }
-        count(&self.ctx.counters().results_completed, settled.max(0) as u64);
-        Ok(())
+        Ok(done.items)
     }
 }
 

@@ -34,6 +34,8 @@ pub(super) enum Attempt {
     NotSent,
     /// It was refused for one of its requests, or for its size: smaller ones are to be sent at once.
     Split,
+    /// Some of its requests are over budget: they are held, and the others are to be sent at once.
+    Held,
     /// Every number of requests that could be sent is that of a send in doubt.
     Numberless,
     /// Nobody knows; it has to be looked for.
@@ -51,7 +53,7 @@ pub(super) struct Sending<'a> {
 }
 
 impl Sending<'_> {
-    fn store(&self) -> &Store {
+    pub(super) fn store(&self) -> &Store {
         self.ctx.store()
     }
 
@@ -69,11 +71,15 @@ impl Sending<'_> {
             self.store().give_back(batch, self.lease, Duration::ZERO, "nothing to send").await?;
             return Ok(if filled.items == 0 { Attempt::NotSent } else { Attempt::Numberless });
         }
+        if let Some(attempt) = self.fund(batch, filled.items).await? {
+            return Ok(attempt);
+        }
         let (length, digest) = measure(self.store(), self.provider, batch, intent, filled.items).await?;
         let version = self.provider.api_version();
-        if !self.store().seal(batch, self.lease, length as i64, &digest, version).await? {
-            // One of its runs was canceled meanwhile, or the lease is lost.
-            let kept = self.store().give_back(batch, self.lease, Duration::ZERO, "a run of it was canceled").await?;
+        if !self.store().seal(batch, self.lease, self.name, length as i64, &digest, version).await? {
+            // One of its runs was canceled meanwhile, the account was paused, or the lease is lost.
+            let why = "a run of it was canceled, or its account was paused";
+            let kept = self.store().give_back(batch, self.lease, Duration::ZERO, why).await?;
             return Ok(if kept { Attempt::NotSent } else { Attempt::LeaseLost });
         }
         self.transmit(batch, intent, filled.items, length, &watermark).await
@@ -105,7 +111,7 @@ impl Sending<'_> {
                     ProviderError::Unauthorized(_) => (REFUSED_PAUSE, Some(error.to_string())),
                     ProviderError::NotFound | ProviderError::Unreadable(_) => (REFUSED_PAUSE, None),
                 };
-                self.store().slow_down(self.lease, &Brake { wait: Some(wait), parked }).await?;
+                self.store().slow_down(self.lease, &Brake { wait: Some(wait), parked, paused: None }).await?;
                 Ok(None)
             }
         }
@@ -174,7 +180,7 @@ impl Sending<'_> {
     ) -> Result<Attempt, StoreError> {
         self.store().give_back(batch, self.lease, Duration::ZERO, why).await?;
         let wait = Some(retry_after.unwrap_or(REFUSED_PAUSE));
-        self.store().slow_down(self.lease, &Brake { wait, parked }).await?;
+        self.store().slow_down(self.lease, &Brake { wait, parked, paused: None }).await?;
         Ok(Attempt::NotSent)
     }
 

@@ -22,6 +22,8 @@ use tokio::task::JoinSet;
 
 /// Runs told per statement that their requests are at the provider.
 const TELL: i64 = 1_000;
+/// Requests that a budget lets go of per look, at most.
+const RELEASE: i64 = 10_000;
 /// Stands for the look for late batches among the looks for sends in doubt, whose keys are above 0.
 const LATE: i64 = 0;
 /// How long a send that was given up on may show up: two days, in milliseconds.
@@ -188,16 +190,19 @@ impl Round {
         let Some(lease) = self.lease(account).await? else { return Ok(idle) };
         let (doubtful, again) = self.settle_doubts(account, lease).await?;
         self.tell(account).await?;
-        let Some(brake) = self.ctx().store().brake(lease).await? else {
+        let Some(brake) = self.ctx().store().brake(lease, &self.args.provider).await? else {
             self.lease = None;
             return Ok(Duration::ZERO);
         };
-        if brake.parked.is_some() {
+        if brake.parked.is_some() || brake.paused.is_some() {
             return Ok(idle);
         }
         if let Some(wait) = brake.wait {
             return Ok(wait.min(again.unwrap_or(idle)));
         }
+        // What budgets have room for by now. When one is renewed at the end of its day or month, this is to be seen at once.
+        let (_, renewed) = self.ctx().store().release_held(RELEASE).await?;
+        let idle = renewed.map_or(idle, |ms| idle.min(Duration::from_millis(ms.max(1) as u64)));
         let limit = self.ctx().config().max_batch_requests as i64;
         let queue = self.ctx().store().queue(&self.args.provider, lease, limit).await?;
         let after = match policy::decide(&queue, self.ctx().config()) {
@@ -214,7 +219,7 @@ impl Round {
                         self.tell(account).await?;
                         Duration::ZERO
                     }
-                    Attempt::Ambiguous | Attempt::Split => Duration::ZERO,
+                    Attempt::Ambiguous | Attempt::Split | Attempt::Held => Duration::ZERO,
                     Attempt::NotSent => Duration::from_millis(50),
                     Attempt::Numberless => idle,
                 }
@@ -364,7 +369,7 @@ impl Ctx {
         let Some(port) = self.shared.providers.get(provider) else { return Ok(None) };
         match port.identify().await {
             Ok(identity) => {
-                let account = self.store().identify(&identity).await?;
+                let account = self.store().identify(&identity, provider).await?;
                 match self.shared.accounts.write(provider, account) {
                     Ok(()) => Ok(Some(account)),
                     Err(other) => {

@@ -33,6 +33,12 @@ pub enum Error {
     /// It ended long ago, and its records were removed.
     #[error("the records of run `{0}`, which is over, were kept long enough and are gone")]
     Removed(String),
+    /// No account has that id.
+    #[error("there is no account {0}: `longhaul accounts` lists them")]
+    UnknownAccount(i32),
+    /// A budget that cannot be.
+    #[error("this budget cannot be: {0}")]
+    Budget(String),
     /// The run ended with an error.
     #[error("run `{run}` failed: {failure}")]
     RunFailed {
@@ -126,6 +132,8 @@ impl Error {
             Self::DuplicateRun(_) => "duplicate-run",
             Self::UnknownRun(_) => "unknown-run",
             Self::Removed(_) => "removed",
+            Self::UnknownAccount(_) => "unknown-account",
+            Self::Budget(_) => "invalid-budget",
             Self::RunFailed { .. } => "run-failed",
             Self::NoOutput { .. } => "no-output",
             Self::NotWaiting(_) => "not-waiting",

@@ -66,7 +66,8 @@ pub mod run;
 pub use run::private as __private;
 pub use run::{Action, LedgerEvent, Snapshot, Stepper, StepperError};
 pub use run::{Answer, Ask, Carrying, Data, ModelRequest, Next, RecordError, Rehearsal, Reply, Result, Run, StepError};
-pub use run::{Asking, Branch, Collect, Fork, ForkEach, Joining, Push, Tool, ToolCall, ToolResult, ToolResultBlock};
+pub use run::{Asking, Branch, Collect, Fork, ForkEach, Joining, ModelCall, Push};
+pub use run::{Tool, ToolCall, ToolResult, ToolResultBlock};
 pub use run::{Caller, InFlight, Manifest};
 pub use run::{Dynamic, DynamicAsking, DynamicBuilder, DynamicCarrying, DynamicFork, DynamicNext, DynamicRun};
 pub use run::{DynamicSuspend, DynamicWorkflow, InvalidWorkflow, StepOptions};
@@ -91,11 +92,13 @@ pub mod store;
 pub mod testing;
 
 pub use check::{Check, CheckReport};
+pub use client::{Budget, BudgetView, CostReport, Costs, CostsOf, Pausable, Pause, Period, Spender};
 pub use client::{Canceled, Client, Enqueued, Explanation, RunHandle};
 pub use config::{Config, InvalidConfig, Retention};
 pub use error::Error;
 pub use observe::Progress;
 pub use store::migrate;
+pub use store::{AccountView, CostLine, CostSums};
 #[cfg(feature = "node")]
 pub use {
     actors::board::Kind,

@@ -7,11 +7,13 @@ mod enqueue;
 mod explain;
 mod handle;
 mod keep;
+mod money;
 
 pub use answer::Canceled;
 pub use enqueue::Enqueued;
 pub use explain::Explanation;
 pub use handle::RunHandle;
+pub use money::{Budget, BudgetView, CostReport, Costs, CostsOf, Pausable, Pause, Period, Spender};
 
 use crate::domain::{EventType, RunId};
 use crate::error::Error;

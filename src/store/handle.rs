@@ -4,10 +4,12 @@
 
 use super::accounts::{self, Brake, Lease};
 use super::answers::{self, OpenWait};
+use super::budgets::{self, Concern};
 use super::cancel::{self, Before};
 use super::check::{self, Page};
 use super::claim;
 use super::connect::{Database, within};
+use super::costs::{self, CostLine};
 use super::enqueue::{self, Made, NewRun};
 use super::error::StoreError;
 use super::explain::{self, Facts};
@@ -15,6 +17,7 @@ use super::forks::{self, BranchState, Joined};
 use super::holes::{self, Holes};
 use super::ingest::{self, Lines, Settled};
 use super::nodes::{self, Peer};
+use super::pauses::{self, AccountView};
 use super::pulse::Hint;
 use super::read::{self, BatchTotals, BatchView, Counts, EventView, Outcome, RunView};
 use super::refuse::{self, Convicted, Suspects};
@@ -29,6 +32,7 @@ use crate::domain::{EventType, Fence, IntentId, NodeId, Ordinal, RunKey, RunStat
 use crate::provider::Identity;
 use crate::run::flow::Manifest;
 use crate::store::codec::Code;
+use chrono::NaiveDate;
 use sqlx::PgPool;
 use std::time::Duration;
 
@@ -103,10 +107,10 @@ statements! {
     workflows::unclaimable(known: &[i32]) -> Vec<(String, u32, i64)>;
     enqueue::enqueue(runs: &[NewRun]) -> Vec<Made>;
     timers::next_ready(workflows: &[i32]) -> Option<i64>;
-    accounts::identify(identity: &Identity) -> i32;
+    accounts::identify(identity: &Identity, provider: &str) -> i32;
     accounts::acquire(account: i32, node: NodeId, anew: bool) -> Option<Lease>;
     accounts::resign(account: i32, node: NodeId) -> ();
-    accounts::brake(lease: Lease) -> Option<Brake>;
+    accounts::brake(lease: Lease, provider: &str) -> Option<Brake>;
     accounts::slow_down(lease: Lease, brake: &Brake) -> ();
     reserve::queue(provider: &str, lease: Lease, limit: i64) -> Queue;
     reserve::next_due(provider: &str) -> Option<i64>;
@@ -120,7 +124,14 @@ statements! {
     holes::park_missing(batch: i64, fence: i64, items: &[i32]) -> i64;
     holes::unwanted(batch: i64, fence: i64) -> bool;
     reserve::bodies(batch: i64, from: i32, limit: i64) -> Vec<(i32, String)>;
-    reserve::seal(batch: i64, lease: Lease, bytes: i64, digest: &[u8], api_version: &str) -> bool;
+    reserve::seal(batch: i64, lease: Lease, provider: &str, bytes: i64, digest: &[u8], api_version: &str) -> bool;
+    budgets::concerned(batch: i64, account: i32) -> Vec<Concern>;
+    budgets::hold_back(batch: i64, lease: Lease, held: &budgets::Held) -> ();
+    budgets::top(run_id: &str) -> Option<i64>;
+    pauses::accounts() -> Vec<AccountView>;
+    pauses::pause(kind: i16, subject: &str, by: &str, why: &str) -> ();
+    pauses::resume(kind: i16, subject: &str) -> bool;
+    pauses::pauses() -> Vec<(i16, String, String, String)>;
     reserve::sending(batch: i64, lease: Lease, watermark: &Watermark, limit_ms: i64) -> bool;
     submit::adopt_lease(lease: Lease) -> Vec<Intent>;
     submit::created(batch: i64, lease: Lease, id: &str) -> bool;
@@ -171,6 +182,44 @@ statements! {
 impl Store {
     pub(crate) async fn register_workflow(&self, of: &Manifest, by: Registrar) -> Result<Registered> {
         within(workflows::register(&self.pool, of, by)).await
+    }
+
+    /// Reserves what a batch may come to cost: a sum for each budget it concerns.
+    pub(crate) async fn reserve_money(&self, batch: i64, lease: Lease, of: &[Concern], sums: &[i64]) -> Result<bool> {
+        within(budgets::reserve(&self.pool, batch, lease, of, sums)).await
+    }
+
+    pub(crate) async fn release_held(&self, limit: i64) -> Result<(i64, Option<i64>)> {
+        within(budgets::release(&self.pool, limit)).await
+    }
+
+    /// Sets a budget; without a limit it is none any more. `false`: there was none.
+    pub(crate) async fn set_budget(
+        &self,
+        (kind, subject, period): (i16, &str, i16),
+        limit: Option<i64>,
+        unpriced: bool,
+        by: &str,
+    ) -> Result<bool> {
+        within(budgets::set(&self.pool, kind, subject, period, limit, unpriced, by)).await
+    }
+
+    pub(crate) async fn budgets(&self) -> Result<Vec<budgets::Standing>> {
+        within(budgets::all(&self.pool)).await
+    }
+
+    pub(crate) async fn costs(
+        &self,
+        workflow: Option<&str>,
+        account: Option<i32>,
+        since: Option<NaiveDate>,
+    ) -> Result<Vec<CostLine>> {
+        within(costs::all(&self.pool, workflow, account, since)).await
+    }
+
+    /// The costs of a run, or of its whole tree.
+    pub(crate) async fn costs_of(&self, run: RunKey, below: bool, since: Option<NaiveDate>) -> Result<Vec<CostLine>> {
+        within(costs::of_run(&self.pool, run.0, below, since)).await
     }
 
     pub(crate) async fn upgrade(&self, to: Upgrade<'_>) -> Result<bool> {

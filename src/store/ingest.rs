@@ -197,6 +197,7 @@ pub(crate) struct Lines {
     pub cache_write_tokens: Vec<Option<i64>>,
     pub cache_read_tokens: Vec<Option<i64>>,
     pub nano_usd: Vec<Option<i64>>,
+    pub model: Vec<Option<String>>,
     /// The provider's words, where it has some.
     pub error: Vec<Option<String>>,
 }
@@ -220,8 +221,8 @@ with held as materialized (
 ),
 line as materialized (
     select l.*, i.run, i.wait, i.attempt from held h
-    cross join unnest($3::int[], $4::bytea[], $5::bigint[], $6::bigint[], $7::bigint[], $8::bigint[], $9::bigint[])
-        as l (item, line, input_tokens, output_tokens, cache_write_tokens, cache_read_tokens, nano_usd)
+    cross join unnest($3::int[], $4::bytea[], $5::bigint[], $6::bigint[], $7::bigint[], $8::bigint[], $9::bigint[],
+        $10::text[]) as l (item, line, input_tokens, output_tokens, cache_write_tokens, cache_read_tokens, nano_usd, model)
     join longhaul.batch_items i on i.batch = h.id and i.item = l.item and i.status in (1, 2)
 ),
 locked as materialized (
@@ -253,7 +254,8 @@ told as (
 booked as (
     update longhaul.batch_items i set status = case when a.run is null then 10 else 3 end, line = l.line,
         input_tokens = l.input_tokens, output_tokens = l.output_tokens, cache_write_tokens = l.cache_write_tokens,
-        cache_read_tokens = l.cache_read_tokens, nano_usd = l.nano_usd, settled_at = longhaul.now()
+        cache_read_tokens = l.cache_read_tokens, nano_usd = l.nano_usd, model = l.model,
+        settled_at = longhaul.now()
     from line l left join answered a on a.item = l.item
     where i.batch = $1 and i.item = l.item and i.status in (1, 2)
     returning i.item
@@ -268,15 +270,17 @@ select (select count(*) from booked) as "items!", (select count(*) from moved) a
         &lines.output_tokens as _,
         &lines.cache_write_tokens as _,
         &lines.cache_read_tokens as _,
-        &lines.nano_usd as _
+        &lines.nano_usd as _,
+        &lines.model as _
     )
     .fetch_one(pool)
     .await?;
     Ok(Settled { items: row.items, waits: row.waits })
 }
 
-/// Lines that ask for another attempt: the wait is queued again, unless its budget of errors is used up. `counts` tells
-/// whether this attempt counts against it. Lines over budget are left for [`fail`].
+/// Lines that ask for another attempt: the wait is queued again, unless that has been done too often. `counts` tells whether this
+/// attempt was an error, which counts against the wait's own budget or, if it has none, this one; or the provider did not work on
+/// it, which counts against this one. Lines over budget are left for [`fail`].
 pub(super) async fn retry(
     pool: &PgPool,
     batch: i64,
@@ -303,13 +307,14 @@ locked as materialized (
 ),
 queued as (
     update longhaul.waits w set status = 1, batch = null, item = null, company = null, errors = w.errors + $6::bool::int,
+        returned = w.returned + (not $6)::int,
         -- Each failure doubles the pause, up to an hour.
         queued_at = longhaul.now() + case when $6 then
             least(coalesce(w.backoff_ms, $8::bigint) * (1 << least(w.errors, 20)), 3600000) * (0.75 + random() / 4)
             else $8::bigint end * interval '1 millisecond'
     from locked l
     where w.run = l.run and w.ordinal = l.wait and w.status in (2, 3) and w.batch = $1
-        and w.errors + $6::bool::int <= case when $6 then coalesce(w.budget, $7) else 32767 end
+        and case when $6 then w.errors < coalesce(w.budget, $7) else w.returned < $7 end
     returning w.run, w.ordinal, w.attempt, w.provider, l.item, l.outcome
 ),
 moved as (
@@ -405,18 +410,48 @@ select (select count(*) from booked) as "items!", (select count(*) from moved) a
     Ok(Settled { items: row.items, waits: row.waits })
 }
 
-/// Closes a batch whose items are all accounted for. `false`: some are not.
+/// Closes a batch whose items are all accounted for, and adds what its answers cost to what was spent; what was reserved for them is
+/// free. `false`: some are not.
 pub(super) async fn settle(pool: &PgPool, batch: i64, fence: i64) -> Result<bool, StoreError> {
-    let done = sqlx::query!(
-        "update longhaul.batches b set status = 8, settled_at = longhaul.now(), owner = null, check_at = null
-         where b.id = $1 and b.fence = $2 and b.status in (5, 7)
-             and not exists (select from longhaul.batch_items i where i.batch = b.id and i.status in (1, 2))",
+    let settled = sqlx::query_scalar!(
+        r#"
+with settled as (
+    update longhaul.batches b set status = 8, settled_at = longhaul.now(), owner = null, check_at = null
+    where b.id = $1 and b.fence = $2 and b.status in (5, 7)
+        and not exists (select from longhaul.batch_items i where i.batch = b.id and i.status in (1, 2))
+    returning b.id, b.account, (b.settled_at at time zone 'UTC')::date as day
+),
+booked as (
+    insert into longhaul.spent
+    select s.day, s.account, v.name, coalesce(i.model, ''), count(*), count(*) filter (where i.nano_usd is null),
+        count(*) filter (where i.status = 10), coalesce(sum(i.nano_usd), 0),
+        coalesce(sum(i.nano_usd) filter (where i.status = 10), 0), coalesce(sum(i.input_tokens), 0),
+        coalesce(sum(i.output_tokens), 0), coalesce(sum(i.cache_write_tokens), 0), coalesce(sum(i.cache_read_tokens), 0)
+    from settled s
+    join longhaul.batch_items i on i.batch = s.id and i.status in (3, 10)
+    join longhaul.runs r on r.id = i.run
+    join longhaul.workflow_versions v on v.id = r.workflow
+    group by s.day, s.account, v.name, coalesce(i.model, '')
+    -- Batches that are settled at the same time lock the rows they share in one order.
+    order by v.name, coalesce(i.model, '')
+    on conflict (workflow, account, day, model) do update set items = spent.items + excluded.items,
+        unpriced = spent.unpriced + excluded.unpriced, unused = spent.unused + excluded.unused,
+        nano_usd = spent.nano_usd + excluded.nano_usd,
+        unused_nano_usd = spent.unused_nano_usd + excluded.unused_nano_usd,
+        input_tokens = spent.input_tokens + excluded.input_tokens,
+        output_tokens = spent.output_tokens + excluded.output_tokens,
+        cache_write_tokens = spent.cache_write_tokens + excluded.cache_write_tokens,
+        cache_read_tokens = spent.cache_read_tokens + excluded.cache_read_tokens
+),
+free as (delete from longhaul.reserved f using settled s where f.batch = s.id)
+select exists (select from settled) as "settled!"
+"#,
         batch,
         fence
     )
-    .execute(pool)
+    .fetch_one(pool)
     .await?;
-    Ok(done.rows_affected() == 1)
+    Ok(settled)
 }
 
 /// The items of a batch that no result has accounted for.

@@ -8,6 +8,7 @@ mod answers;
 pub(crate) mod audit;
 #[doc(hidden)]
 pub mod audit_plant;
+mod budgets;
 mod cancel;
 mod check;
 mod claim;
@@ -15,6 +16,7 @@ mod claim;
 mod clock;
 mod codec;
 mod connect;
+mod costs;
 mod decide;
 mod enqueue;
 mod error;
@@ -27,6 +29,7 @@ mod ingest;
 mod lane;
 mod migrate;
 mod nodes;
+mod pauses;
 mod pulse;
 mod read;
 mod refuse;
@@ -39,18 +42,21 @@ mod upgrade;
 mod workflows;
 
 pub use connect::Database;
+pub use costs::{CostLine, CostSums};
 pub use error::StoreError;
+pub use pauses::AccountView;
 pub use read::{BatchTotals, BatchView, Counts, EventView, RunView};
 
 pub(crate) use accounts::{Brake, Lease};
 pub(crate) use answers::OpenWait;
+pub(crate) use budgets::{Concern, Held, Standing as BudgetStanding};
 pub(crate) use check::{Flying, Stored};
 pub(crate) use claim::{Answer, Claimed, Claimer, Demand, Floor};
 #[cfg(feature = "node")]
 pub(crate) use clock::advance as advance_clock;
 pub(crate) use codec::Code;
 pub(crate) use enqueue::{Made, NewRun};
-pub(crate) use explain::{Batch, Facts, Owner, Wait};
+pub(crate) use explain::{Batch, Facts, HeldBy, Owner, Wait};
 pub(crate) use forks::BranchState;
 pub(crate) use handle::Store;
 pub(crate) use holes::Holes;

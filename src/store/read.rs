@@ -322,7 +322,8 @@ pub(super) async fn quiescent(pool: &PgPool) -> Result<bool, StoreError> {
 select not exists (select from longhaul.runs where owner is not null)
     and not exists (select from longhaul.runs where ready_at is not null and ready_at <= longhaul.now())
     and not exists (
-        select from longhaul.waits where provider is not null and queued_at is not null and queued_at <= longhaul.now()
+        select from longhaul.waits where provider is not null and queued_at is not null and held_by is null
+            and queued_at <= longhaul.now()
     )
     and not exists (select from longhaul.waits where due_at is not null and due_at <= longhaul.now())
     and not exists (select from longhaul.batches where status between 1 and 7) as "quiet!"

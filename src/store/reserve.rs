@@ -24,7 +24,8 @@ pub(crate) struct Queue {
 /// Looks at what is to be sent, up to `limit` requests: those under suspicion first, the closest ones to being found guilty.
 pub(super) async fn queue(pool: &PgPool, provider: &str, lease: Lease, limit: i64) -> Result<Queue, StoreError> {
     let company = sqlx::query_scalar!(
-        "select min(company) from longhaul.waits where provider = $1 and company is not null and queued_at is not null",
+        "select min(company) from longhaul.waits where provider = $1 and company is not null and queued_at is not null
+             and held_by is null",
         provider
     )
     .fetch_one(pool)
@@ -35,7 +36,7 @@ select count(*) as "requests!", coalesce(sum(bytes), 0)::bigint as "bytes!",
     coalesce(extract(epoch from longhaul.now() - min(queued_at)) * 1000, 0)::bigint as "oldest_ms!",
     (select count(*) from longhaul.batches b where b.account = $2 and b.status between 1 and 7) as "in_flight!"
 from (
-    select bytes, queued_at from longhaul.waits where provider = $1 and queued_at is not null
+    select bytes, queued_at from longhaul.waits where provider = $1 and queued_at is not null and held_by is null
         and queued_at <= longhaul.now() and company is not distinct from $4 order by queued_at limit $3
 ) as waiting
 "#,
@@ -55,7 +56,7 @@ pub(super) async fn next_due(pool: &PgPool, provider: &str) -> Result<Option<i64
     let ms = sqlx::query_scalar!(
         r#"
 select (extract(epoch from min(queued_at) - longhaul.now()) * 1000)::bigint as ms
-from longhaul.waits where provider = $1 and queued_at > longhaul.now()
+from longhaul.waits where provider = $1 and queued_at > longhaul.now() and held_by is null
 "#,
         provider
     )
@@ -118,7 +119,7 @@ with held as materialized (
 ),
 pick as materialized (
     select w.run, w.ordinal, w.bytes, w.queued_at from longhaul.waits w
-    where w.provider = $1 and w.queued_at is not null and w.queued_at <= longhaul.now()
+    where w.provider = $1 and w.queued_at is not null and w.held_by is null and w.queued_at <= longhaul.now()
         and w.company is not distinct from $9 and exists (select from held)
     order by w.queued_at, w.run, w.ordinal limit $6 for update skip locked
 ),
@@ -182,11 +183,13 @@ where i.batch = $1 and i.item >= $2 order by i.item limit $3
     Ok(rows.into_iter().map(|r| (r.item, r.body)).collect())
 }
 
-/// Fixes a batch: how many, how long, and the digest of the exact body.
+/// Fixes a batch: how many, how long, and the digest of the exact body. `false`: one of its runs was canceled, its provider or account
+/// was paused, or the lease is lost.
 pub(super) async fn seal(
     pool: &PgPool,
     batch: i64,
     lease: Lease,
+    provider: &str,
     bytes: i64,
     digest: &[u8],
     api_version: &str,
@@ -200,12 +203,16 @@ where b.id = $1 and b.lease = $2 and b.status = 1 and b.n > 0
         select from longhaul.batch_items i join longhaul.waits w on w.run = i.run and w.ordinal = i.wait
         where i.batch = b.id and w.status = 8
     )
+    and not exists (
+        select from longhaul.pauses p where p.kind = 1 and p.subject = $6 or p.kind = 2 and p.subject = b.account::text
+    )
 "#,
         batch,
         lease.fence,
         bytes,
         digest,
-        api_version
+        api_version,
+        provider
     )
     .execute(pool)
     .await?;

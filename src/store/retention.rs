@@ -64,6 +64,7 @@ output as (delete from longhaul.outputs o using gone g where o.run = g.run),
 branch as (delete from longhaul.fork_branches f using gone g where f.run = g.run),
 orders as (delete from longhaul.cancel_orders o using gone g where o.run = g.run),
 input as (update longhaul.inputs i set body = null from ripe p where i.run = p.root),
+budget as (delete from longhaul.budgets b using ripe p where b.kind = 3 and b.subject = p.root::text),
 item as (
     delete from longhaul.batch_items i using gone g where i.run = g.run
     returning i.batch, i.status, i.nano_usd

@@ -37,7 +37,8 @@ asked as materialized (
     left join longhaul.batches b on b.id = i.batch
 ),
 reopened as (
-    update longhaul.waits w set status = a.status, errors = 0, kept_due_at = null,
+    update longhaul.waits w set status = a.status, errors = 0, returned = 0, kept_due_at = null,
+        held_by = null, estimate = null,
         queued_at = case when a.status = 1 then longhaul.now() end,
         due_at = case when a.status = 1 then w.kept_due_at end,
         batch = case when a.status <> 1 then w.batch end,
@@ -48,6 +49,14 @@ reopened as (
 wanted as (
     update longhaul.batch_items i set status = 3
     from asked a where i.batch = a.batch and i.item = a.item and a.status = 4 and i.status = 10
+    returning i.batch, i.model, i.nano_usd
+),
+of_use as (
+    update longhaul.spent s set unused = s.unused - 1, unused_nano_usd = s.unused_nano_usd - coalesce(w.nano_usd, 0)
+    from wanted w join longhaul.batches b on b.id = w.batch and b.status = 8, longhaul.runs r
+    join longhaul.workflow_versions v on v.id = r.workflow
+    where r.id = $1 and s.workflow = v.name and s.account = b.account and s.model = coalesce(w.model, '')
+        and s.day = (b.settled_at at time zone 'UTC')::date
 ),
 moved as (
     update longhaul.runs r set status = case when a.status in (1, 2, 3) then 3 else 1 end,

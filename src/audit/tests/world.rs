@@ -196,7 +196,7 @@ impl Making {
         let word = |word: &str| word.to_owned();
         let identity =
             Identity { kind: word("p"), base_url: word("http://here"), organization: word("o"), workspace: word("w") };
-        let account = self.store.identify(&identity).await.unwrap();
+        let account = self.store.identify(&identity, "p").await.unwrap();
         self.store.acquire(account, self.node, false).await.unwrap().unwrap()
     }
 
@@ -210,7 +210,7 @@ impl Making {
 
     async fn send(&mut self, lease: Lease, items: i32, id: &str) -> (i64, i64) {
         let batch = self.fill(lease, items).await;
-        assert!(self.store.seal(batch, lease, 100, &[7; 32], "v1").await.unwrap());
+        assert!(self.store.seal(batch, lease, "p", 100, &[7; 32], "v1").await.unwrap());
         assert!(self.store.sending(batch, lease, &Default::default(), 1_000).await.unwrap());
         assert!(self.store.created(batch, lease, id).await.unwrap());
         assert_eq!(self.store.tell_submitted(batch, 100).await.unwrap(), i64::from(items));
@@ -274,6 +274,7 @@ fn lines(items: &[i32], outcome: ItemStatus) -> Lines {
         cache_write_tokens: vec![None; n],
         cache_read_tokens: vec![None; n],
         nano_usd: vec![Some(5_500); n],
+        model: vec![Some("m".into()); n],
         error: vec![Some(error); n],
     }
 }
