@@ -1,23 +1,14 @@
 //! Whether a batch may be paid for: before it is sealed, each of its requests is held against the budgets that it concerns, by what it
-//! may come to cost at most. What fits is reserved; what does not is held until its budget has room.
+//! may come to cost at most. What fits is reserved; what does not leaves the batch, and is held until its budget has room.
 
-use super::sending::{Attempt, Sending};
-use crate::store::{Concern, Held, StoreError};
+use super::sending::Sending;
+use crate::store::{Concern, Decision, StoreError};
 use std::collections::HashMap;
-use std::time::Duration;
 
 /// Requests read per statement.
 const PAGE: i64 = 200;
 /// Decisions per batch, when others decide by the same budgets at the same time.
 const TRIES: u32 = 5;
-
-/// What fits and what does not.
-#[derive(Debug, Default, PartialEq, Eq)]
-struct Decision {
-    /// What is reserved of each budget, in their order.
-    sums: Vec<i64>,
-    held: Held,
-}
 
 /// Takes the items in order; one that any of its budgets has no room for takes nothing of the others.
 fn decide(budgets: &[Concern], estimates: &[Option<i64>]) -> Decision {
@@ -27,7 +18,7 @@ fn decide(budgets: &[Concern], estimates: &[Option<i64>]) -> Decision {
             concern.entry(*item).or_default().push(place);
         }
     }
-    let mut decision = Decision { sums: vec![0; budgets.len()], held: Held::default() };
+    let mut decision = Decision { sums: vec![0; budgets.len()], ..Decision::default() };
     for (item, estimate) in (0..).zip(estimates) {
         let places = concern.get(&item).map_or(&[][..], Vec::as_slice);
         let full = places.iter().find(|place| {
@@ -39,9 +30,9 @@ fn decide(budgets: &[Concern], estimates: &[Option<i64>]) -> Decision {
         });
         match full {
             Some(place) => {
-                decision.held.item.push(item);
-                decision.held.budget.push(budgets[*place].budget);
-                decision.held.estimate.push(*estimate);
+                decision.held.push(item);
+                decision.by.push(budgets[*place].budget);
+                decision.estimates.push(*estimate);
             }
             None => places.iter().for_each(|place| {
                 decision.sums[*place] = decision.sums[*place].saturating_add(estimate.unwrap_or(0));
@@ -52,34 +43,27 @@ fn decide(budgets: &[Concern], estimates: &[Option<i64>]) -> Decision {
 }
 
 impl Sending<'_> {
-    /// Reserves what the batch may cost. `None`: it may be sealed.
-    pub(super) async fn fund(&self, batch: i64, items: i32) -> Result<Option<Attempt>, StoreError> {
+    /// Reserves what the batch may cost, and takes out what is over budget. Answers how many requests are left, of so many; `None`: its
+    /// budgets changed again and again, or the lease is lost.
+    pub(super) async fn fund(&self, batch: i64, items: i32) -> Result<Option<i32>, StoreError> {
         let mut estimates = None;
         for _ in 0..TRIES {
             let budgets = self.store().concerned(batch, self.lease.account).await?;
             if budgets.is_empty() {
-                return Ok(None);
+                return Ok(Some(items));
             }
             if estimates.is_none() {
                 estimates = Some(self.estimates(batch, items).await?);
             }
-            let Decision { sums, held } = decide(&budgets, estimates.as_deref().unwrap_or_default());
-            if !held.item.is_empty() {
-                tracing::info!(provider = self.name, requests = held.item.len(), "requests are over budget");
-                self.store().hold_back(batch, self.lease, &held).await?;
-                let kept = self.give_back(batch, "requests of it are over budget").await?;
-                return Ok(Some(if kept { Attempt::Held } else { Attempt::LeaseLost }));
-            }
-            if self.store().reserve_money(batch, self.lease, &budgets, &sums).await? {
-                return Ok(None);
+            let decision = decide(&budgets, estimates.as_deref().unwrap_or_default());
+            if let Some(left) = self.store().fund(batch, self.lease, &budgets, &decision).await? {
+                if !decision.held.is_empty() {
+                    tracing::info!(provider = self.name, requests = decision.held.len(), "requests are over budget");
+                }
+                return Ok(Some(left));
             }
         }
-        let kept = self.give_back(batch, "its budgets changed again and again").await?;
-        Ok(Some(if kept { Attempt::NotSent } else { Attempt::LeaseLost }))
-    }
-
-    async fn give_back(&self, batch: i64, why: &str) -> Result<bool, StoreError> {
-        self.store().give_back(batch, self.lease, Duration::ZERO, why).await
+        Ok(None)
     }
 
     /// What each request of the batch may come to cost.
@@ -105,7 +89,7 @@ mod tests {
     }
 
     fn held(decision: &Decision) -> Vec<(i32, i32)> {
-        decision.held.item.iter().copied().zip(decision.held.budget.iter().copied()).collect()
+        decision.held.iter().copied().zip(decision.by.iter().copied()).collect()
     }
 
     #[test]

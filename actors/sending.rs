@@ -34,7 +34,7 @@ pub(super) enum Attempt {
     NotSent,
     /// It was refused for one of its requests, or for its size: smaller ones are to be sent at once.
     Split,
-    /// Some of its requests are over budget: they are held, and the others are to be sent at once.
+    /// All of its requests are over budget: they are held, and what is behind them may be sent.
     Held,
     /// Every number of requests that could be sent is that of a send in doubt.
     Numberless,
@@ -67,14 +67,19 @@ impl Sending<'_> {
         let intent = IntentId::new();
         let Some(batch) = self.store().open(self.lease, intent).await? else { return Ok(Attempt::LeaseLost) };
         let filled = self.reserve(batch, size, queue.company).await?;
-        if filled.items == 0 || doubtful.contains(&filled.items) {
+        let Some(items) = self.fund(batch, filled.items).await? else {
+            let kept = self.store().give_back(batch, self.lease, Duration::ZERO, "its budgets changed").await?;
+            return Ok(if kept { Attempt::NotSent } else { Attempt::LeaseLost });
+        };
+        if items == 0 || doubtful.contains(&items) {
             self.store().give_back(batch, self.lease, Duration::ZERO, "nothing to send").await?;
-            return Ok(if filled.items == 0 { Attempt::NotSent } else { Attempt::Numberless });
+            return Ok(match (items, filled.items) {
+                (0, 0) => Attempt::NotSent,
+                (0, _) => Attempt::Held,
+                _ => Attempt::Numberless,
+            });
         }
-        if let Some(attempt) = self.fund(batch, filled.items).await? {
-            return Ok(attempt);
-        }
-        let (length, digest) = measure(self.store(), self.provider, batch, intent, filled.items).await?;
+        let (length, digest) = measure(self.store(), self.provider, batch, intent, items).await?;
         let version = self.provider.api_version();
         if !self.store().seal(batch, self.lease, self.name, length as i64, &digest, version).await? {
             // One of its runs was canceled meanwhile, the account was paused, or the lease is lost.
@@ -82,7 +87,7 @@ impl Sending<'_> {
             let kept = self.store().give_back(batch, self.lease, Duration::ZERO, why).await?;
             return Ok(if kept { Attempt::NotSent } else { Attempt::LeaseLost });
         }
-        self.transmit(batch, intent, filled.items, length, &watermark).await
+        self.transmit(batch, intent, items, length, &watermark).await
     }
 
     async fn reserve(&self, batch: i64, size: i32, company: Option<i32>) -> Result<Filled, StoreError> {

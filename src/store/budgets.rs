@@ -56,20 +56,32 @@ where u.limit_nano is not null order by u.id
         .collect())
 }
 
-/// Reserves what a batch may come to cost, unless one of the budgets was decided by or set since it was read. `reserve` has a sum
-/// for each of them.
-pub(super) async fn reserve(
+/// What was decided of a batch.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Decision {
+    /// What is reserved, a sum for each budget that the batch concerns.
+    pub sums: Vec<i64>,
+    /// The items that are held, the budgets that have no room for them, and what each may come to cost, if it is known.
+    pub held: Vec<i32>,
+    pub by: Vec<i32>,
+    pub estimates: Vec<Option<i64>>,
+}
+
+/// Carries a decision out, unless one of the budgets was decided by or set since it was read: reserves what the batch may come to cost,
+/// and takes what is held out of it. What is left is numbered anew, since the batch is not sealed yet. Answers how many items are
+/// left; `None`: decide anew, or the lease is lost.
+pub(super) async fn fund(
     pool: &PgPool,
     batch: i64,
     lease: Lease,
     concerned: &[Concern],
-    reserve: &[i64],
-) -> Result<bool, StoreError> {
+    decision: &Decision,
+) -> Result<Option<i32>, StoreError> {
     let budgets: Vec<i32> = concerned.iter().map(|c| c.budget).collect();
     let versions: Vec<i64> = concerned.iter().map(|c| c.version).collect();
-    let reserved = sqlx::query_scalar!(
+    let left = sqlx::query_scalar!(
         r#"
-with held as materialized (
+with ours as materialized (
     select id from longhaul.batches where id = $1 and lease = $2 and status = 1 for update
 ),
 -- The versions are compared again once the locks are held.
@@ -78,60 +90,56 @@ same as materialized (
     join longhaul.budgets b on b.id = u.id and b.version = u.version
     order by b.id for update of b
 ),
-sure as materialized (select h.id from held h where (select count(*) from same) = cardinality($3::int[])),
+sure as materialized (select o.id from ours o where (select count(*) from same) = cardinality($3::int[])),
 raised as (update longhaul.budgets b set version = b.version + 1 from same s, sure where b.id = s.id),
-kept as (
-    insert into longhaul.reserved (batch, budget, nano_usd) select h.id, s.id, s.nano_usd from same s, sure h
-)
-select exists (select from sure) as "sure!"
+reserved as (
+    insert into longhaul.reserved (batch, budget, nano_usd) select o.id, s.id, s.nano_usd from same s, sure o
+),
+it as materialized (
+    select i.item, i.run, i.wait, i.attempt, h.by, h.estimate from sure o
+    join longhaul.batch_items i on i.batch = o.id
+    left join unnest($6::int[], $7::int[], $8::bigint[]) as h (item, by, estimate) on h.item = i.item
+),
+kept as materialized (
+    select run, wait, attempt, item as was, (row_number() over (order by item))::int - 1 as item from it where by is null
+),
+locked as materialized (
+    select w.run, w.ordinal, it.by, it.estimate, k.item from it
+    join longhaul.waits w on w.run = it.run and w.ordinal = it.wait
+    left join kept k on k.run = it.run and k.wait = it.wait
+    where w.batch = $1 and w.status = 2 and (it.by is not null or k.item <> k.was)
+    order by w.run, w.ordinal for update of w
+),
+-- As if it had never been taken; only that it is held now.
+back as (
+    update longhaul.waits w set status = 1, queued_at = longhaul.now(), batch = null, item = null, attempt = w.attempt - 1,
+        held_by = l.by, estimate = l.estimate
+    from locked l where w.run = l.run and w.ordinal = l.ordinal and l.by is not null
+),
+moved as (
+    update longhaul.waits w set item = l.item from locked l
+    where w.run = l.run and w.ordinal = l.ordinal and l.by is null
+),
+numbered as (
+    update longhaul.batch_items i set run = k.run, wait = k.wait, attempt = k.attempt from kept k
+    where i.batch = $1 and i.item = k.item and k.item <> k.was
+),
+cut as (delete from longhaul.batch_items i using sure o where i.batch = o.id and i.item >= (select count(*) from kept))
+update longhaul.batches b set n = (select count(*) from kept)::int from sure o where b.id = o.id
+returning b.n
 "#,
         batch,
         lease.fence,
         &budgets,
         &versions,
-        reserve
+        &decision.sums,
+        &decision.held,
+        &decision.by,
+        &decision.estimates as _
     )
-    .fetch_one(pool)
+    .fetch_optional(pool)
     .await?;
-    Ok(reserved)
-}
-
-/// Requests that a budget has no room for.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Held {
-    pub item: Vec<i32>,
-    pub budget: Vec<i32>,
-    /// What each may come to cost; `None` is unknown.
-    pub estimate: Vec<Option<i64>>,
-}
-
-/// Marks these requests of a batch as held. They leave the queue with the batch being given back.
-pub(super) async fn hold_back(pool: &PgPool, batch: i64, lease: Lease, held: &Held) -> Result<(), StoreError> {
-    sqlx::query!(
-        r#"
-with asked as materialized (
-    select i.run, i.wait, h.budget, h.estimate from longhaul.batches b
-    cross join unnest($3::int[], $4::int[], $5::bigint[]) as h (item, budget, estimate)
-    join longhaul.batch_items i on i.batch = b.id and i.item = h.item
-    where b.id = $1 and b.lease = $2 and b.status = 1
-),
-locked as materialized (
-    select w.run, w.ordinal, a.budget, a.estimate from asked a
-    join longhaul.waits w on w.run = a.run and w.ordinal = a.wait
-    where w.batch = $1 and w.status = 2 order by w.run, w.ordinal for update of w
-)
-update longhaul.waits w set held_by = l.budget, estimate = l.estimate
-from locked l where w.run = l.run and w.ordinal = l.ordinal
-"#,
-        batch,
-        lease.fence,
-        &held.item,
-        &held.budget,
-        &held.estimate as _
-    )
-    .execute(pool)
-    .await?;
-    Ok(())
+    Ok(left)
 }
 
 /// Lets go of requests that their budget has room for by now, the cheapest first, at most `limit` of each budget. Answers how many,

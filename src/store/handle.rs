@@ -4,7 +4,7 @@
 
 use super::accounts::{self, Brake, Lease};
 use super::answers::{self, OpenWait};
-use super::budgets::{self, Concern};
+use super::budgets::{self, Concern, Decision};
 use super::cancel::{self, Before};
 use super::check::{self, Page};
 use super::claim;
@@ -126,7 +126,7 @@ statements! {
     reserve::bodies(batch: i64, from: i32, limit: i64) -> Vec<(i32, String)>;
     reserve::seal(batch: i64, lease: Lease, provider: &str, bytes: i64, digest: &[u8], api_version: &str) -> bool;
     budgets::concerned(batch: i64, account: i32) -> Vec<Concern>;
-    budgets::hold_back(batch: i64, lease: Lease, held: &budgets::Held) -> ();
+    budgets::fund(batch: i64, lease: Lease, concerned: &[Concern], decision: &Decision) -> Option<i32>;
     budgets::top(run_id: &str) -> Option<i64>;
     pauses::accounts() -> Vec<AccountView>;
     pauses::pause(kind: i16, subject: &str, by: &str, why: &str) -> ();
@@ -182,11 +182,6 @@ statements! {
 impl Store {
     pub(crate) async fn register_workflow(&self, of: &Manifest, by: Registrar) -> Result<Registered> {
         within(workflows::register(&self.pool, of, by)).await
-    }
-
-    /// Reserves what a batch may come to cost: a sum for each budget it concerns.
-    pub(crate) async fn reserve_money(&self, batch: i64, lease: Lease, of: &[Concern], sums: &[i64]) -> Result<bool> {
-        within(budgets::reserve(&self.pool, batch, lease, of, sums)).await
     }
 
     pub(crate) async fn release_held(&self, limit: i64) -> Result<(i64, Option<i64>)> {

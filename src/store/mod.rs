@@ -49,7 +49,7 @@ pub use read::{BatchTotals, BatchView, Counts, EventView, RunView};
 
 pub(crate) use accounts::{Brake, Lease};
 pub(crate) use answers::OpenWait;
-pub(crate) use budgets::{Concern, Held, Standing as BudgetStanding};
+pub(crate) use budgets::{Concern, Decision, Standing as BudgetStanding};
 pub(crate) use check::{Flying, Stored};
 pub(crate) use claim::{Answer, Claimed, Claimer, Demand, Floor};
 #[cfg(feature = "node")]

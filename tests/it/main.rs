@@ -17,6 +17,8 @@ mod letters;
 mod local;
 mod merging;
 mod models;
+mod money;
+mod money_held;
 mod notify;
 mod ownership;
 mod people;
