@@ -299,7 +299,9 @@ impl Reading<'_> {
             LineOutcome::Errored { retryable: false, message } => {
                 self.chunk.failed.push(item, ItemStatus::Errored, Some(line), Some(message));
             }
-            LineOutcome::Expired => self.chunk.returned.push(item, ItemStatus::Expired, Some(line), Some(not_worked_on())),
+            LineOutcome::Expired => {
+                self.chunk.returned.push(item, ItemStatus::Expired, Some(line), Some(not_worked_on()))
+            }
             LineOutcome::Canceled => {
                 self.chunk.returned.push(item, ItemStatus::Canceled, Some(line), Some(not_worked_on()));
             }

@@ -67,11 +67,11 @@ pub use run::private as __private;
 pub use run::{Action, LedgerEvent, Snapshot, Stepper, StepperError};
 pub use run::{Answer, Ask, Carrying, Data, ModelRequest, Next, RecordError, Rehearsal, Reply, Result, Run, StepError};
 pub use run::{Asking, Branch, Collect, Fork, ForkEach, Joining, ModelCall, Push};
-pub use run::{Tool, ToolCall, ToolResult, ToolResultBlock};
 pub use run::{Caller, InFlight, Manifest};
 pub use run::{Dynamic, DynamicAsking, DynamicBuilder, DynamicCarrying, DynamicFork, DynamicNext, DynamicRun};
 pub use run::{DynamicSuspend, DynamicWorkflow, InvalidWorkflow, StepOptions};
 pub use run::{Step, StepEntry, StepFuture, StepReturn, Steps, Suspend, ToolUse, TypedFlow, Usage, Workflow};
+pub use run::{Tool, ToolCall, ToolResult, ToolResultBlock};
 
 pub use longhaul_macros::{step, workflow};
 

@@ -58,6 +58,12 @@ pub(crate) enum Command {
     Batches(BatchesArgs),
     /// List the living nodes and how many runs each holds.
     Nodes(DatabaseArgs),
+    /// Sum up what answers cost: of everything, a run, a tree of branches, a workflow or an account.
+    Costs(crate::money::CostsArgs),
+    /// Say how much a run, a workflow or an account may spend.
+    Budget(crate::money::BudgetArgs),
+    /// List accounts at providers, and hold them back.
+    Accounts(crate::money::AccountsArgs),
     /// Check the tables against the rules the engine keeps. Exits with 1 when one is broken.
     #[command(after_help = EXIT_CODES)]
     Audit(AuditArgs),

@@ -14,6 +14,7 @@ mod demo;
 mod error;
 mod look;
 mod migrate;
+mod money;
 mod out;
 mod sandbox;
 mod signals;
@@ -80,6 +81,9 @@ async fn dispatch(cli: Cli) -> Result<Exit, CliError> {
         Command::Retry(args) => act::retry(&args, json).await,
         Command::Batches(args) => look::batches(&args, json).await,
         Command::Nodes(database) => look::nodes(&database, json).await,
+        Command::Costs(args) => money::costs(args, json).await,
+        Command::Budget(args) => money::budget(args, json).await,
+        Command::Accounts(args) => money::accounts(args, json).await,
         Command::Audit(args) => audit::run(&args, json).await,
         Command::Check(args) => check::run(&args, json).await,
     }

@@ -2,8 +2,8 @@
 
 use super::Client;
 use super::explain::dollars;
-use crate::domain::limits::NAME_BYTES;
 use crate::domain::RunKey;
+use crate::domain::limits::NAME_BYTES;
 use crate::error::Error;
 use crate::store::{AccountView, BudgetStanding, CostLine, CostSums, Hint};
 use chrono::{DateTime, NaiveDate, Utc};

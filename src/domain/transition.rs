@@ -54,7 +54,14 @@ pub struct NewWait {
 impl NewWait {
     /// A request to a model.
     pub fn model(provider: impl Into<String>, request: JsonText) -> Self {
-        Self { kind: WaitKind::Model, provider: Some(provider.into()), request, due: None, otherwise: None, retry: None }
+        Self {
+            kind: WaitKind::Model,
+            provider: Some(provider.into()),
+            request,
+            due: None,
+            otherwise: None,
+            retry: None,
+        }
     }
 }
 

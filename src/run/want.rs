@@ -59,9 +59,7 @@ impl Want {
             return Err(Outcome::Limit(wrong));
         }
         match self {
-            Self::Wait(wait) if wait.kind == WaitKind::Model => {
-                Ok(Self::Wait(NewWait { retry: Some(retry), ..wait }))
-            }
+            Self::Wait(wait) if wait.kind == WaitKind::Model => Ok(Self::Wait(NewWait { retry: Some(retry), ..wait })),
             Self::Through { wait, first } => {
                 let (wait, first) = builtin::with_retry(wait, first, retry)?;
                 Ok(Self::Through { wait, first })

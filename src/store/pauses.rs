@@ -114,6 +114,8 @@ select exists (select from gone) or exists (select from freed) as "resumed!"
 
 /// The pauses: kind, whom, who said so, why.
 pub(super) async fn pauses(pool: &PgPool) -> Result<Vec<(i16, String, String, String)>, StoreError> {
-    let rows = sqlx::query!("select kind, subject, by, why from longhaul.pauses order by kind, subject").fetch_all(pool).await?;
+    let rows = sqlx::query!("select kind, subject, by, why from longhaul.pauses order by kind, subject")
+        .fetch_all(pool)
+        .await?;
     Ok(rows.into_iter().map(|r| (r.kind, r.subject, r.by, r.why)).collect())
 }

@@ -227,14 +227,7 @@ mod patient {
 async fn a_request_is_tried_again_as_its_workflow_or_the_call_says() {
     let (db, models) = (database().await, Models::start().await);
     let client = Client::connect(db.url()).await.unwrap();
-    let runs = [
-        ("default", 2),
-        ("three", 3),
-        ("converse", 2),
-        ("converse once", 1),
-        ("never", 0),
-        ("long", 0),
-    ];
+    let runs = [("default", 2), ("three", 3), ("converse", 2), ("converse once", 1), ("never", 0), ("long", 0)];
     for (what, _) in runs {
         client.enqueue::<Patient>(what.replace(' ', "-"), what.into()).await.unwrap();
     }

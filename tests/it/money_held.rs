@@ -109,12 +109,13 @@ async fn senders_of_two_accounts_share_a_budget_and_do_not_exceed_it() {
     let client = Client::connect(db.url()).await.unwrap();
     let worst = one.provider().estimate(&request("r00", 1, "who?").to_string()).unwrap();
     client.set_budget(&Budget::new(workflow(), 7 * worst + worst / 2), "ada").await.unwrap();
-    let start = async |name: &str, models: &Models, provider: &str| {
+    // A submitter for each account, on whichever node.
+    let start = async |name: &str| {
         let config = longhaul::Config { max_batch_requests: 2, linger: Duration::ZERO, ..asking(name) };
         let builder = Node::builder(db.url()).workflow(Asking::default()).config(config);
-        builder.provider(provider, models.provider()).start().await.unwrap()
+        builder.provider("one", one.provider()).provider("two", two.provider()).start().await.unwrap()
     };
-    let (a, b) = tokio::join!(start("a", &one, "one"), start("b", &two, "two"));
+    let (a, b) = tokio::join!(start("a"), start("b"));
     let runs = (10..50).map(|k| (format!("r{k}"), format!("at:{}", if k % 2 == 0 { "one" } else { "two" })));
     client.enqueue_many::<Asking>(runs.collect()).await.unwrap();
     until_held(&client, 33, 7 * worst).await;

@@ -13,12 +13,32 @@ struct Status {
     runs: Counts,
     batches: BatchTotals,
     nodes: Vec<NodeLine>,
+    /// What keeps requests from being sent, a sentence each.
+    held_back: Vec<String>,
+}
+
+/// Accounts and providers that are held back, and budgets that hold requests.
+async fn held_back(client: &Client) -> Result<Vec<String>, CliError> {
+    let mut said = Vec::new();
+    for a in client.accounts().await? {
+        said.extend(a.parked.map(|why| format!("account {} is parked: {why}", a.id)));
+    }
+    for longhaul::Pause { of, by, why } in client.pauses().await? {
+        said.push(match of {
+            longhaul::Pausable::Provider(name) => format!("provider `{name}` is paused by {by}: {why}"),
+            longhaul::Pausable::Account(id) => format!("account {id} is paused by {by}: {why}"),
+        });
+    }
+    let budgets = client.budgets().await?;
+    let full = budgets.iter().filter(|budget| budget.held > 0);
+    said.extend(full.map(|budget| format!("{} requests are held: budget of {budget}", thousands(budget.held))));
+    Ok(said)
 }
 
 pub(crate) async fn status(args: &DatabaseArgs, as_json: bool) -> Result<Exit, CliError> {
     let client = Client::connect(&args.database).await?;
     let (runs, batches) = (client.counts().await?, client.batch_totals().await?);
-    let status = Status { runs, batches, nodes: living(&client).await? };
+    let status = Status { runs, batches, nodes: living(&client).await?, held_back: held_back(&client).await? };
     if as_json {
         out::json(&status)?
     } else {
@@ -53,5 +73,7 @@ fn readable(status: &Status) -> String {
         lines.collect::<String>()
     };
     let cost = format!("  {:<14}{:>12}\n", "cost", dollars(nano_usd));
-    format!("Runs\n{}\nBatches\n{}{cost}\nNodes\n{}", figures(&runs), figures(&totals), listing(&status.nodes))
+    let back: String = status.held_back.iter().map(|why| format!("  {why}\n")).collect();
+    let back = if back.is_empty() { back } else { format!("\nHeld back\n{back}") };
+    format!("Runs\n{}\nBatches\n{}{cost}\nNodes\n{}{back}", figures(&runs), figures(&totals), listing(&status.nodes))
 }
