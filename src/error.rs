@@ -1,5 +1,6 @@
 //! What callers of nodes and clients can be told.
 
+use crate::client::InvalidOptions;
 use crate::config::InvalidConfig;
 use crate::domain::canonical::NotCanonical;
 use crate::domain::{Failure, InvalidJson, InvalidRunId, RunStatus};
@@ -24,12 +25,30 @@ pub enum Error {
     /// An input that has no canonical form.
     #[error(transparent)]
     Canonical(#[from] NotCanonical),
+    /// Tags that cannot be kept.
+    #[error(transparent)]
+    Options(#[from] InvalidOptions),
     /// Another input, or another workflow, stands under that run id.
     #[error("run `{0}` exists with another input: choose another id, or enqueue the same input")]
     DuplicateRun(String),
     /// No run has that id.
     #[error("there is no run `{0}`")]
     UnknownRun(String),
+    /// No version of a workflow of that name was ever registered.
+    #[error("no workflow `{0}` is registered: start a node that has it, or look at the name")]
+    UnknownWorkflow(String),
+    /// No run can ever fit the filter, or it says too little for what is to be done.
+    #[error("this filter cannot be used: {0}")]
+    InvalidFilter(String),
+    /// A text that is no cursor of this list.
+    #[error("`{0}` is no place in this list: pass what the page before answered")]
+    InvalidCursor(String),
+    /// The ends of runs carry numbers of another server's transactions: the database was restored from a dump.
+    #[error(
+        "the ends of runs were written on another server: run `update longhaul.outputs set finished_in = default` once, \
+         and follow them from the start"
+    )]
+    ForeignCursor,
     /// The run ended with an error.
     #[error("run `{run}` failed: {failure}")]
     RunFailed {
@@ -112,8 +131,13 @@ impl Error {
             Self::RunId(_) => "invalid-run-id",
             Self::Value(_) => "invalid-value",
             Self::Canonical(_) => "not-canonical",
+            Self::Options(_) => "invalid-options",
             Self::DuplicateRun(_) => "duplicate-run",
             Self::UnknownRun(_) => "unknown-run",
+            Self::UnknownWorkflow(_) => "unknown-workflow",
+            Self::InvalidFilter(_) => "invalid-filter",
+            Self::InvalidCursor(_) => "invalid-cursor",
+            Self::ForeignCursor => "foreign-cursor",
             Self::RunFailed { .. } => "run-failed",
             Self::NoOutput { .. } => "no-output",
             Self::NotWaiting(_) => "not-waiting",

@@ -84,7 +84,8 @@ pub mod store;
 #[cfg(feature = "node")]
 pub mod testing;
 
-pub use client::{Canceled, Client, Enqueued, Explanation, RunHandle};
+pub use client::{Cursor, Filter, Finished, FinishedPage, OutputCursor, Page};
+pub use client::{Canceled, Client, EnqueueOptions, Enqueued, Explanation, InvalidOptions, RunHandle};
 pub use config::{Config, InvalidConfig};
 pub use error::Error;
 pub use observe::Progress;

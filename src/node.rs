@@ -110,7 +110,7 @@ impl NodeBuilder {
         for flow in &self.flows {
             let manifest = flow.manifest();
             let steps: Vec<String> = manifest.steps.iter().map(|s| s.name.to_owned()).collect();
-            let key = store.register_workflow(manifest.workflow, manifest.version, &steps).await?;
+            let key = store.register_workflow(manifest.workflow, manifest.version, &steps, manifest.entry).await?;
             if flows.insert(key, flow.clone()).is_some() {
                 return Err(Error::Registered { kind: "workflow", name: manifest.workflow.to_owned() });
             }

@@ -6,11 +6,17 @@ mod answer;
 mod enqueue;
 mod explain;
 mod handle;
+mod list;
+mod options;
+mod outputs;
 
 pub use answer::Canceled;
 pub use enqueue::Enqueued;
 pub use explain::Explanation;
 pub use handle::RunHandle;
+pub use list::{Cursor, Filter, Page};
+pub use outputs::{Finished, FinishedPage, OutputCursor};
+pub use options::{EnqueueOptions, InvalidOptions};
 
 use crate::domain::{EventType, RunId};
 use crate::error::Error;

@@ -9,8 +9,10 @@ use super::connect::{Database, within};
 use super::enqueue::{self, Made, NewRun};
 use super::error::StoreError;
 use super::explain::{self, Facts};
+use super::finished::{self, End, Place};
 use super::forks::{self, Joined};
 use super::ingest::{self, Lines, Settled};
+use super::list::{self, Wanted};
 use super::nodes::{self, Peer};
 use super::pulse::Hint;
 use super::read::{self, BatchTotals, BatchView, Counts, EventView, Outcome, RunView};
@@ -20,7 +22,8 @@ use super::{migrate, timers, workflows};
 use crate::domain::{EventType, Fence, IntentId, NodeId, Ordinal, RunKey, RunStatus, WaitKind, WaitStatus};
 use crate::provider::Identity;
 use crate::store::codec::Code;
-use sqlx::PgPool;
+use sqlx::types::chrono::{DateTime, Utc};
+use sqlx::{PgConnection, PgPool};
 use std::time::Duration;
 
 type Result<T> = std::result::Result<T, StoreError>;
@@ -126,7 +129,13 @@ statements! {
     forks::parent(run: RunKey) -> Option<RunKey>;
     forks::run_id(run: RunKey) -> Option<String>;
     forks::branches(run: RunKey) -> Vec<(String, bool)>;
-    read::run(run_id: &str) -> Option<RunView>;
+    list::run(run_id: &str) -> Option<RunView>;
+    list::tagged(tag: &str, before: i64, limit: i64) -> Vec<i64>;
+    list::newest(before: i64, limit: i64) -> Vec<i64>;
+    list::views(keys: &[i64], wanted: &Wanted, limit: i64) -> Vec<RunView>;
+    list::versions(name: Option<&str>) -> Vec<i32>;
+    list::made_at(key: i64) -> Option<DateTime<Utc>>;
+    finished::horizon() -> Place;
     read::events(run: RunKey, from: Ordinal, limit: i64) -> Vec<EventView>;
     read::outcome(run: RunKey) -> Option<Outcome>;
     read::counts() -> Counts;
@@ -138,8 +147,35 @@ statements! {
 
 // Names that would clash, or durations that the statements take in milliseconds.
 impl Store {
-    pub(crate) async fn register_workflow(&self, name: &str, version: u32, steps: &[String]) -> Result<i32> {
-        within(workflows::register(&self.pool, name, version, steps)).await
+    pub(crate) async fn register_workflow(
+        &self,
+        name: &str,
+        version: u32,
+        steps: &[String],
+        entry: &str,
+    ) -> Result<i32> {
+        within(workflows::register(&self.pool, name, version, steps, entry)).await
+    }
+
+    /// Enqueues on a connection of the caller's, in whatever transaction that is in.
+    pub(crate) async fn enqueue_in(&self, conn: &mut PgConnection, run: &NewRun) -> Result<Made> {
+        let made = within(enqueue::enqueue_on(conn, std::slice::from_ref(run))).await?;
+        made.into_iter().next().ok_or_else(|| StoreError::Corrupt("an enqueue was not answered".into()))
+    }
+
+    pub(crate) async fn ends(&self, workflows: &[i32], place: Place, limit: i64) -> Result<Option<Vec<End>>> {
+        within(finished::after(&self.pool, workflows, place, limit)).await
+    }
+
+    pub(crate) async fn open_runs(
+        &self,
+        workflows: &[i32],
+        statuses: &[RunStatus],
+        before: i64,
+        limit: i64,
+    ) -> Result<Vec<i64>> {
+        let statuses: Vec<i16> = statuses.iter().map(|s| s.code()).collect();
+        within(list::open(&self.pool, workflows, &statuses, before, limit)).await
     }
 
     pub(crate) async fn retry_run(&self, run: RunKey) -> Result<Option<RunStatus>> {

@@ -37,6 +37,10 @@ pub struct RunView {
     pub parent: Option<RunKey>,
     /// What it waits for.
     pub wait: Option<(WaitKind, WaitStatus)>,
+    /// Its tags in order; those of a branch are its root's.
+    pub tags: Vec<String>,
+    /// What its caller said of it, a JSON object as text.
+    pub metadata: Option<String>,
 }
 
 /// An entry of a run's ledger.
@@ -123,39 +127,6 @@ pub struct BatchTotals {
     pub nano_usd: i64,
     /// Results whose cost is unknown.
     pub unpriced: i64,
-}
-
-/// A run by its id.
-pub(super) async fn run(pool: &PgPool, run_id: &str) -> Result<Option<RunView>, StoreError> {
-    let row = sqlx::query!(
-        r#"
-select r.id, r.run_id, v.name, v.version, r.status, r.step, r.cursor, r.errors, r.owner, r.created_at, r.finished_at,
-    r.reason, r.parent, w.kind as "kind?", w.status as "wait_status?"
-from longhaul.runs r
-join longhaul.workflow_versions v on v.id = r.workflow
-left join longhaul.waits w on w.run = r.id and w.ordinal = r.wait
-where r.run_id = $1
-"#,
-        run_id
-    )
-    .fetch_optional(pool)
-    .await?;
-    Ok(row.map(|r| RunView {
-        key: RunKey(r.id),
-        run_id: r.run_id,
-        workflow: r.name,
-        version: r.version.max(0) as u32,
-        status: RunStatus::decode(r.status),
-        step: r.step,
-        events: r.cursor,
-        errors: r.errors.max(0) as u32,
-        owner: r.owner,
-        created_at: r.created_at,
-        finished_at: r.finished_at,
-        reason: r.reason,
-        parent: r.parent.map(RunKey),
-        wait: r.kind.zip(r.wait_status).map(|(k, s)| (WaitKind::decode(k), WaitStatus::decode(s))),
-    }))
 }
 
 /// A page of a run's ledger, from an ordinal on.

@@ -7,17 +7,25 @@ use sqlx::PgPool;
 ///
 /// # Errors
 /// [`StoreError::WorkflowDrift`] when the same version was registered with other steps.
-pub(super) async fn register(pool: &PgPool, name: &str, version: u32, steps: &[String]) -> Result<i32, StoreError> {
+pub(super) async fn register(
+    pool: &PgPool,
+    name: &str,
+    version: u32,
+    steps: &[String],
+    entry: &str,
+) -> Result<i32, StoreError> {
     let number = i32::try_from(version).unwrap_or(i32::MAX);
     // Looked up first: an insert that conflicts would use up a key each time.
     let known = match find(pool, name, number).await? {
         Some(known) => known,
         None => {
             sqlx::query!(
-                "insert into longhaul.workflow_versions (name, version, steps) values ($1, $2, $3) on conflict do nothing",
+                "insert into longhaul.workflow_versions (name, version, steps, entry) values ($1, $2, $3, $4)
+                 on conflict do nothing",
                 name,
                 number,
-                steps
+                steps,
+                entry
             )
             .execute(pool)
             .await?;
@@ -26,18 +34,27 @@ pub(super) async fn register(pool: &PgPool, name: &str, version: u32, steps: &[S
             find(pool, name, number).await?.ok_or_else(lost)?
         }
     };
+    if known.2.is_none() && known.1 == steps {
+        // Registered by a build that did not write it down.
+        sqlx::query!("update longhaul.workflow_versions set entry = $2 where id = $1 and entry is null", known.0, entry)
+            .execute(pool)
+            .await?;
+    }
     if known.1 == steps { Ok(known.0) } else { Err(StoreError::WorkflowDrift { name: name.to_owned(), version }) }
 }
 
-async fn find(pool: &PgPool, name: &str, version: i32) -> Result<Option<(i32, Vec<String>)>, StoreError> {
+/// Its key, its steps, and the first of them.
+type Known = (i32, Vec<String>, Option<String>);
+
+async fn find(pool: &PgPool, name: &str, version: i32) -> Result<Option<Known>, StoreError> {
     let row = sqlx::query!(
-        "select id, steps from longhaul.workflow_versions where name = $1 and version = $2",
+        "select id, steps, entry from longhaul.workflow_versions where name = $1 and version = $2",
         name,
         version
     )
     .fetch_optional(pool)
     .await?;
-    Ok(row.map(|r| (r.id, r.steps)))
+    Ok(row.map(|r| (r.id, r.steps, r.entry)))
 }
 
 /// Versions that have runs which are due, but which no living node has registered here: `(name, version, runs)`.

@@ -133,12 +133,12 @@ impl Making {
         let node = NodeId::random();
         store.register(node, "one", "test", Duration::from_secs(15), &[]).await.unwrap();
         let steps = ["first".to_owned(), "second".to_owned()];
-        let workflow = store.register_workflow("tests", 1, &steps).await.unwrap();
+        let workflow = store.register_workflow("tests", 1, &steps, "first").await.unwrap();
         let runs: Vec<NewRun> = (0..10)
             .map(|k| {
                 let input = text(json!({ "n": k }));
                 let digest = crate::canonical::digest("tests", &input).unwrap();
-                NewRun { run_id: format!("run-{k}"), workflow, entry: "first", input, digest }
+                NewRun { run_id: format!("run-{k}"), workflow, entry: "first", input, digest, tags: Vec::new(), metadata: None }
             })
             .collect();
         store.enqueue(&runs).await.unwrap();
