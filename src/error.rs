@@ -43,6 +43,29 @@ pub enum Error {
     /// A text that is no cursor of this list.
     #[error("`{0}` is no place in this list: pass what the page before answered")]
     InvalidCursor(String),
+    /// A name of who does something that cannot be kept.
+    #[error("`{0}` is no name: write 1 to 128 bytes without control characters")]
+    InvalidName(String),
+    /// A ceiling that is none.
+    #[error("{0} is no ceiling: take 1 or more; to stop a workflow, pause it")]
+    InvalidLimit(u32),
+    /// No living node has that name or id.
+    #[error("no living node is called `{0}`, nor has that id")]
+    UnknownNode(String),
+    /// Only a runnable or owned run can be held back.
+    #[error("run `{run}` is {status}: only a runnable or owned run can be parked")]
+    NotParkable {
+        /// Its id.
+        run: String,
+        /// What it is.
+        status: RunStatus,
+    },
+    /// More runs fit than the dry run has counted.
+    #[error("more than the {counted} runs that were counted fit by now: count again")]
+    BulkChanged {
+        /// How many were counted.
+        counted: u64,
+    },
     /// The ends of runs carry numbers of another server's transactions: the database was restored from a dump.
     #[error(
         "the ends of runs were written on another server: run `update longhaul.outputs set finished_in = default` once, \
@@ -71,6 +94,14 @@ pub enum Error {
     /// Somebody else was quicker.
     #[error("the question of run `{0}` is answered already")]
     AlreadyAnswered(String),
+    /// The run never asked that.
+    #[error("run `{run}` has no question {question}: look at what it asks now")]
+    UnknownQuestion {
+        /// Its id.
+        run: String,
+        /// The number that was named.
+        question: i32,
+    },
     /// The time for an answer is over.
     #[error("the time to answer run `{0}` is over")]
     Expired(String),
@@ -137,11 +168,17 @@ impl Error {
             Self::UnknownWorkflow(_) => "unknown-workflow",
             Self::InvalidFilter(_) => "invalid-filter",
             Self::InvalidCursor(_) => "invalid-cursor",
+            Self::InvalidName(_) => "invalid-name",
+            Self::InvalidLimit(_) => "invalid-limit",
+            Self::UnknownNode(_) => "unknown-node",
+            Self::NotParkable { .. } => "not-parkable",
+            Self::BulkChanged { .. } => "bulk-changed",
             Self::ForeignCursor => "foreign-cursor",
             Self::RunFailed { .. } => "run-failed",
             Self::NoOutput { .. } => "no-output",
             Self::NotWaiting(_) => "not-waiting",
             Self::AlreadyAnswered(_) => "already-answered",
+            Self::UnknownQuestion { .. } => "unknown-question",
             Self::Expired(_) => "expired",
             Self::RunOver { .. } => "run-terminal",
             Self::NotRetryable { .. } => "not-retryable",

@@ -3,25 +3,30 @@
 //! Deliberately absent: actors. A client never owns a run; what it changes goes through the store's named statements.
 
 mod answer;
+mod bulk;
 mod enqueue;
 mod explain;
 mod handle;
 mod list;
+mod operate;
 mod options;
 mod outputs;
+mod tree;
 
 pub use answer::Canceled;
+pub use bulk::{Action, Bulk, Outcomes, Plan};
 pub use enqueue::Enqueued;
 pub use explain::Explanation;
 pub use handle::RunHandle;
 pub use list::{Cursor, Filter, Page};
 pub use outputs::{Finished, FinishedPage, OutputCursor};
+pub use tree::{EventCursor, EventPage, WaitPage};
 pub use options::{EnqueueOptions, InvalidOptions};
 
 use crate::domain::{EventType, RunId};
 use crate::error::Error;
 use crate::run::Workflow;
-use crate::store::{BatchTotals, BatchView, Counts, Database, EventView, RunView, Store};
+use crate::store::{BatchTotals, BatchView, Counts, Database, EventView, NodeView, RunView, Store};
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -143,11 +148,11 @@ impl Client {
         Ok(self.store.events_of(kind).await?)
     }
 
-    /// The living nodes: id, name and how many runs each holds.
+    /// The living nodes, and how many runs each holds.
     ///
     /// # Errors
     /// [`Error::Store`].
-    pub async fn nodes(&self) -> Result<Vec<(uuid::Uuid, String, i64)>, Error> {
-        Ok(self.store.held_by_node().await?)
+    pub async fn nodes(&self) -> Result<Vec<NodeView>, Error> {
+        Ok(self.store.living().await?)
     }
 }

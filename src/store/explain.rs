@@ -70,7 +70,7 @@ pub(crate) struct Batch {
 }
 
 /// A text of a JSON object, read here: the server cannot look into JSON that holds a NUL.
-fn text(json: &str, key: &str) -> Option<String> {
+pub(super) fn text(json: &str, key: &str) -> Option<String> {
     let value: serde_json::Value = serde_json::from_str(json).ok()?;
     value.get(key)?.as_str().map(str::to_owned)
 }

@@ -3,7 +3,7 @@
 //! [`Pulse`](super::pulse::Pulse), [`Listener`](super::pulse::Listener).
 
 use super::accounts::{self, Brake, Lease};
-use super::answers::{self, Before, OpenWait};
+use super::answers::{self, Before, Given, OpenWait};
 use super::claim;
 use super::connect::{Database, within};
 use super::enqueue::{self, Made, NewRun};
@@ -14,10 +14,12 @@ use super::forks::{self, Joined};
 use super::ingest::{self, Lines, Settled};
 use super::list::{self, Wanted};
 use super::nodes::{self, Peer};
+use super::operate::{self, Control};
 use super::pulse::Hint;
-use super::read::{self, BatchTotals, BatchView, Counts, EventView, Outcome, RunView};
+use super::read::{self, BatchTotals, BatchView, Counts, EventView, NodeView, Outcome, RunView};
 use super::reserve::{self, Filled, Queue, Watermark};
 use super::submit::{self, Intent};
+use super::tree::{self, TreePlace, WaitView};
 use super::{migrate, timers, workflows};
 use crate::domain::{EventType, Fence, IntentId, NodeId, Ordinal, RunKey, RunStatus, WaitKind, WaitStatus};
 use crate::provider::Identity;
@@ -122,7 +124,13 @@ statements! {
     answers::look(run_id: &str) -> Option<OpenWait>;
     answers::expire(limit: i64) -> i64;
     answers::cancel(run: RunKey) -> Option<Before>;
-    answers::fate(run: RunKey, ordinal: Ordinal) -> Option<(WaitStatus, bool)>;
+    answers::given(run: RunKey, ordinal: Option<Ordinal>) -> Option<Given>;
+    answers::wait_status(run: RunKey, ordinal: Ordinal) -> Option<WaitStatus>;
+    operate::pause(workflow: &str, by: &str, reason: &str) -> bool;
+    operate::resume(workflow: &str, by: &str) -> bool;
+    operate::controls(workflow: Option<&str>) -> Vec<Control>;
+    operate::park(run: RunKey, by: &str, reason: &str) -> Option<RunStatus>;
+    operate::drain(node: &str, by: &str) -> u64;
     explain::facts(run_id: &str) -> Option<Facts>;
     forks::join(runs: &[RunKey]) -> Vec<Joined>;
     forks::ripe(limit: i64) -> Vec<RunKey>;
@@ -134,12 +142,13 @@ statements! {
     list::newest(before: i64, limit: i64) -> Vec<i64>;
     list::views(keys: &[i64], wanted: &Wanted, limit: i64) -> Vec<RunView>;
     list::versions(name: Option<&str>) -> Vec<i32>;
+    tree::waits(runs: &[i64]) -> Vec<WaitView>;
     list::made_at(key: i64) -> Option<DateTime<Utc>>;
     finished::horizon() -> Place;
     read::events(run: RunKey, from: Ordinal, limit: i64) -> Vec<EventView>;
     read::outcome(run: RunKey) -> Option<Outcome>;
     read::counts() -> Counts;
-    read::held_by_node() -> Vec<(uuid::Uuid, String, i64)>;
+    read::living() -> Vec<NodeView>;
     read::batches(limit: i64) -> Vec<BatchView>;
     read::batch_totals() -> BatchTotals;
     read::quiescent() -> bool;
@@ -161,6 +170,19 @@ impl Store {
     pub(crate) async fn enqueue_in(&self, conn: &mut PgConnection, run: &NewRun) -> Result<Made> {
         let made = within(enqueue::enqueue_on(conn, std::slice::from_ref(run))).await?;
         made.into_iter().next().ok_or_else(|| StoreError::Corrupt("an enqueue was not answered".into()))
+    }
+
+    pub(crate) async fn limit_workflow(&self, workflow: &str, by: &str, most: Option<i32>) -> Result<bool> {
+        within(operate::limit(&self.pool, workflow, by, most)).await
+    }
+
+    pub(crate) async fn tree_events(
+        &self,
+        root: RunKey,
+        place: Option<TreePlace>,
+        limit: i64,
+    ) -> Result<Vec<(String, EventView)>> {
+        within(tree::events(&self.pool, root, place, limit)).await
     }
 
     pub(crate) async fn ends(&self, workflows: &[i32], place: Place, limit: i64) -> Result<Option<Vec<End>>> {

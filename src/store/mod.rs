@@ -26,17 +26,21 @@ mod lane;
 mod list;
 mod migrate;
 mod nodes;
+mod operate;
 mod pulse;
 mod read;
 mod reserve;
 mod submit;
 mod timers;
+mod tree;
 mod workflows;
 
 pub use connect::Database;
 pub use error::StoreError;
 pub use sqlx::PgConnection;
-pub use read::{BatchTotals, BatchView, Counts, EventView, RunView};
+pub use operate::Control;
+pub use read::{BatchTotals, BatchView, Counts, EventView, NodeView, RunView};
+pub use tree::WaitView;
 
 pub(crate) use accounts::{Brake, Lease};
 pub(crate) use answers::OpenWait;
@@ -55,6 +59,7 @@ pub(crate) use nodes::Peer;
 pub(crate) use pulse::{Hint, Listener, Pulse};
 pub(crate) use reserve::{Filled, Queue, Watermark};
 pub(crate) use submit::Intent;
+pub(crate) use tree::TreePlace;
 
 /// Brings the schema `longhaul` of a database up to this build. Any number of processes may call it at once.
 ///

@@ -85,6 +85,25 @@ pub struct Counts {
     pub canceled: i64,
 }
 
+/// A living node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodeView {
+    /// Its id.
+    pub id: uuid::Uuid,
+    /// Its name.
+    pub name: String,
+    /// The version of this crate that it runs.
+    pub version: String,
+    /// How many runs it holds.
+    pub runs: i64,
+    /// Whether it takes no more.
+    pub draining: bool,
+    /// When it started.
+    pub started_at: DateTime<Utc>,
+    /// How long ago its last heartbeat was, in milliseconds.
+    pub beat_ago_ms: i64,
+}
+
 /// A batch as an operator sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BatchView {
@@ -197,17 +216,30 @@ pub(super) async fn counts(pool: &PgPool) -> Result<Counts, StoreError> {
     Ok(counts)
 }
 
-/// Runs held by each living node, by the node's name.
-pub(super) async fn held_by_node(pool: &PgPool) -> Result<Vec<(uuid::Uuid, String, i64)>, StoreError> {
+/// The living nodes, by name.
+pub(super) async fn living(pool: &PgPool) -> Result<Vec<NodeView>, StoreError> {
     let rows = sqlx::query!(
         r#"
-select n.id, n.name, count(r.id) as "runs!" from longhaul.nodes n left join longhaul.runs r on r.owner = n.id
-where n.dead_at is null group by n.id, n.name order by n.name
+select n.id, n.name, n.version, n.draining, n.started_at, count(r.id) as "runs!",
+    (extract(epoch from longhaul.now() - n.beat_at) * 1000)::bigint as "beat_ago_ms!"
+from longhaul.nodes n left join longhaul.runs r on r.owner = n.id
+where n.dead_at is null group by n.id order by n.name, n.id
 "#
     )
     .fetch_all(pool)
     .await?;
-    Ok(rows.into_iter().map(|r| (r.id, r.name, r.runs)).collect())
+    Ok(rows
+        .into_iter()
+        .map(|r| NodeView {
+            id: r.id,
+            name: r.name,
+            version: r.version,
+            runs: r.runs,
+            draining: r.draining,
+            started_at: r.started_at,
+            beat_ago_ms: r.beat_ago_ms,
+        })
+        .collect())
 }
 
 /// The latest batches.
