@@ -84,9 +84,9 @@ pub mod store;
 #[cfg(feature = "node")]
 pub mod testing;
 
-pub use client::{Action, Bulk, EventCursor, EventPage, Outcomes, Plan, WaitPage};
-pub use client::{Cursor, Filter, Finished, FinishedPage, OutputCursor, Page};
+pub use client::{Action, Bulk, EventCursor, EventPage, Outcomes, Plan, WaitPage, WorkflowExplanation};
 pub use client::{Canceled, Client, EnqueueOptions, Enqueued, Explanation, InvalidOptions, RunHandle};
+pub use client::{Cursor, Filter, Finished, FinishedPage, OutputCursor, Page};
 pub use config::{Config, InvalidConfig};
 pub use error::Error;
 pub use observe::Progress;

@@ -28,8 +28,8 @@ impl Client {
     pub async fn question(&self, run_id: &str) -> Result<Value, Error> {
         let wait = self.open(run_id).await?;
         let text = wait.request.unwrap_or_else(|| "null".into());
-        let mut question: Value = serde_json::from_str(&text)
-            .map_err(|e| Error::Output { run: run_id.to_owned(), why: e.to_string() })?;
+        let mut question: Value =
+            serde_json::from_str(&text).map_err(|e| Error::Output { run: run_id.to_owned(), why: e.to_string() })?;
         if let (Some(asked), Some(ordinal)) = (question.as_object_mut(), wait.ordinal) {
             asked.insert("question".into(), ordinal.into());
         }
@@ -66,13 +66,7 @@ impl Client {
         self.answer_to(run_id, Some(question), by, &body).await
     }
 
-    async fn answer_to(
-        &self,
-        run_id: &str,
-        question: Option<Ordinal>,
-        by: &str,
-        body: &JsonText,
-    ) -> Result<(), Error> {
+    async fn answer_to(&self, run_id: &str, question: Option<Ordinal>, by: &str, body: &JsonText) -> Result<(), Error> {
         named(by)?;
         let wait = self.look(run_id).await?;
         let asks = asks(&wait) && question.is_none_or(|question| wait.ordinal == Some(question));

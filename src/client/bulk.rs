@@ -143,8 +143,8 @@ impl Bulk {
             if outcomes.runs + page.runs.len() as u64 > plan.runs {
                 return Err(Error::BulkChanged { counted: plan.runs });
             }
-            let mut verdicts = futures::stream::iter(page.runs.into_iter().map(|run| self.one(run.run_id)))
-                .buffer_unordered(AT_ONCE);
+            let mut verdicts =
+                futures::stream::iter(page.runs.into_iter().map(|run| self.one(run.run_id))).buffer_unordered(AT_ONCE);
             while let Some(verdict) = verdicts.next().await {
                 outcomes.add(verdict?);
             }

@@ -6,6 +6,7 @@ use crate::domain::failure::cut;
 use crate::domain::limits::NAME_BYTES;
 use crate::error::Error;
 use crate::store::{Control, Hint};
+use chrono::{DateTime, Utc};
 
 impl Client {
     /// Pauses a workflow, whatever its version: from the next claim on, no node takes a run of it. Runs that a node holds go on until
@@ -66,6 +67,22 @@ impl Client {
     /// [`Error::Store`].
     pub async fn controls(&self) -> Result<Vec<Control>, Error> {
         Ok(self.store().controls(None).await?)
+    }
+
+    /// What time it is by the database's clock.
+    ///
+    /// # Errors
+    /// [`Error::Store`].
+    pub async fn now(&self) -> Result<DateTime<Utc>, Error> {
+        Ok(self.store().database_now().await?)
+    }
+
+    /// The accounts at providers to which nothing is sent until an operator acts, and why.
+    ///
+    /// # Errors
+    /// [`Error::Store`].
+    pub async fn parked_accounts(&self) -> Result<Vec<(String, String)>, Error> {
+        Ok(self.store().parked_accounts().await?)
     }
 
     /// Asks the living nodes of a name, or the one of an id, to take no more runs. It is kept in the database and heard with the

@@ -58,7 +58,9 @@ impl EnqueueOptions {
         if self.tags.len() > TAGS {
             return Err(InvalidOptions::Tags(self.tags.len()).into());
         }
-        if let Some(bad) = self.tags.iter().find(|tag| !(1..=TAG_BYTES).contains(&tag.len()) || tag.chars().any(char::is_control)) {
+        if let Some(bad) =
+            self.tags.iter().find(|tag| !(1..=TAG_BYTES).contains(&tag.len()) || tag.chars().any(char::is_control))
+        {
             return Err(InvalidOptions::Tag(bad.chars().take(TAG_BYTES).collect()).into());
         }
         let metadata = self.metadata.map(|m| JsonText::of(&m, "the metadata", METADATA_BYTES)).transpose()?;

@@ -58,12 +58,7 @@ impl Client {
     ///
     /// # Errors
     /// [`Error::UnknownRun`]; [`Error::Store`].
-    pub async fn tree_events(
-        &self,
-        run_id: &str,
-        after: Option<EventCursor>,
-        limit: u32,
-    ) -> Result<EventPage, Error> {
+    pub async fn tree_events(&self, run_id: &str, after: Option<EventCursor>, limit: u32) -> Result<EventPage, Error> {
         let root = self.run(run_id).await?.key;
         let limit = i64::from(limit.max(1));
         let events = self.store().tree_events(root, after.map(|after| after.0), limit).await?;

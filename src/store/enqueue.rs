@@ -75,7 +75,11 @@ pub(super) async fn enqueue_on(conn: &mut PgConnection, runs: &[NewRun]) -> Resu
 }
 
 /// Inserts those at `order`; answers the keys of the ones that are new, by their place.
-async fn insert(conn: &mut PgConnection, runs: &[NewRun], order: &[usize]) -> Result<HashMap<usize, RunKey>, StoreError> {
+async fn insert(
+    conn: &mut PgConnection,
+    runs: &[NewRun],
+    order: &[usize],
+) -> Result<HashMap<usize, RunKey>, StoreError> {
     let of = |f: fn(&NewRun) -> &str| order.iter().map(|k| f(&runs[*k])).collect::<Vec<&str>>();
     let place: Vec<i32> = order.iter().map(|k| *k as i32).collect();
     let workflow: Vec<i32> = order.iter().map(|k| runs[*k].workflow).collect();

@@ -68,12 +68,7 @@ order by s.finished_in, s.run
     }
     let ends = rows.into_iter().filter_map(|r| {
         let run = r.run?;
-        let told = r.run_id.map(|run_id| Told {
-            run_id,
-            finished_at: r.finished_at,
-            body: r.body,
-            error: r.error,
-        });
+        let told = r.run_id.map(|run_id| Told { run_id, finished_at: r.finished_at, body: r.body, error: r.error });
         Some(End { place: (r.finished_in?, run), told })
     });
     Ok(Some(ends.collect()))
@@ -81,10 +76,8 @@ order by s.finished_in, s.run
 
 /// The place behind every end that can be told now.
 pub(super) async fn horizon(pool: &PgPool) -> Result<Place, StoreError> {
-    let safe = sqlx::query_scalar!(
-        r#"select pg_snapshot_xmin(pg_current_snapshot())::text::bigint - 1 as "safe!""#
-    )
-    .fetch_one(pool)
-    .await?;
+    let safe = sqlx::query_scalar!(r#"select pg_snapshot_xmin(pg_current_snapshot())::text::bigint - 1 as "safe!""#)
+        .fetch_one(pool)
+        .await?;
     Ok((safe, i64::MAX))
 }

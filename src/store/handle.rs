@@ -16,6 +16,7 @@ use super::list::{self, Wanted};
 use super::nodes::{self, Peer};
 use super::operate::{self, Control};
 use super::pulse::Hint;
+use super::queue::{self, Holder, Trouble, VersionFacts, Waiting};
 use super::read::{self, BatchTotals, BatchView, Counts, EventView, NodeView, Outcome, RunView};
 use super::reserve::{self, Filled, Queue, Watermark};
 use super::submit::{self, Intent};
@@ -129,6 +130,11 @@ statements! {
     operate::pause(workflow: &str, by: &str, reason: &str) -> bool;
     operate::resume(workflow: &str, by: &str) -> bool;
     operate::controls(workflow: Option<&str>) -> Vec<Control>;
+    operate::database_now() -> DateTime<Utc>;
+    queue::holders(workflows: &[i32]) -> Vec<Holder>;
+    queue::waiting(workflows: &[i32]) -> Vec<Waiting>;
+    queue::trouble(workflows: &[i32]) -> Vec<Trouble>;
+    queue::parked_accounts() -> Vec<(String, String)>;
     operate::park(run: RunKey, by: &str, reason: &str) -> Option<RunStatus>;
     operate::drain(node: &str, by: &str) -> u64;
     explain::facts(run_id: &str) -> Option<Facts>;
@@ -183,6 +189,10 @@ impl Store {
         limit: i64,
     ) -> Result<Vec<(String, EventView)>> {
         within(tree::events(&self.pool, root, place, limit)).await
+    }
+
+    pub(crate) async fn version_facts(&self, workflow: &str) -> Result<Vec<VersionFacts>> {
+        within(queue::versions(&self.pool, workflow)).await
     }
 
     pub(crate) async fn ends(&self, workflows: &[i32], place: Place, limit: i64) -> Result<Option<Vec<End>>> {

@@ -75,7 +75,8 @@ order by c.id desc limit $4
 
 /// The newest keys below `before`, at most `limit`, of all runs.
 pub(super) async fn newest(pool: &PgPool, before: i64, limit: i64) -> Result<Vec<i64>, StoreError> {
-    let keys = sqlx::query_scalar!("select id from longhaul.runs where id < $1 order by id desc limit $2", before, limit);
+    let keys =
+        sqlx::query_scalar!("select id from longhaul.runs where id < $1 order by id desc limit $2", before, limit);
     Ok(keys.fetch_all(pool).await?)
 }
 

@@ -125,6 +125,11 @@ from longhaul.workflow_controls c where $1::text is null or c.name = $1 order by
         .collect())
 }
 
+/// What time it is by the database's clock.
+pub(super) async fn database_now(pool: &PgPool) -> Result<DateTime<Utc>, StoreError> {
+    Ok(sqlx::query_scalar!(r#"select longhaul.now() as "now!""#).fetch_one(pool).await?)
+}
+
 /// Holds back a run that no node is to go on with: one that is runnable or owned. Answers what it was before; with anything else
 /// nothing was changed. `None`: it is gone.
 pub(super) async fn park(pool: &PgPool, run: RunKey, by: &str, reason: &str) -> Result<Option<RunStatus>, StoreError> {

@@ -17,7 +17,8 @@ pub(super) async fn events(
     place: Option<TreePlace>,
     limit: i64,
 ) -> Result<Vec<(String, EventView)>, StoreError> {
-    let (at, run, ordinal) = place.map_or((None, None, None), |(at, run, ordinal)| (Some(at), Some(run), Some(ordinal)));
+    let (at, run, ordinal) =
+        place.map_or((None, None, None), |(at, run, ordinal)| (Some(at), Some(run), Some(ordinal)));
     let rows = sqlx::query!(
         r#"
 with recursive tree as (

@@ -36,9 +36,13 @@ pub(super) async fn register(
     };
     if known.2.is_none() && known.1 == steps {
         // Registered by a build that did not write it down.
-        sqlx::query!("update longhaul.workflow_versions set entry = $2 where id = $1 and entry is null", known.0, entry)
-            .execute(pool)
-            .await?;
+        sqlx::query!(
+            "update longhaul.workflow_versions set entry = $2 where id = $1 and entry is null",
+            known.0,
+            entry
+        )
+        .execute(pool)
+        .await?;
     }
     if known.1 == steps { Ok(known.0) } else { Err(StoreError::WorkflowDrift { name: name.to_owned(), version }) }
 }
