@@ -135,7 +135,7 @@ async fn steps(ctx: &Arc<Ctx>, flow: &dyn Flow, mut held: Held, mut live: Box<dy
                         None => return,
                     };
                 }
-                let more = !ctx.draining();
+                let more = !ctx.leaving();
                 trampoline::settle(&held, info, executed, begun.elapsed(), more, rand::random())
             }
         };

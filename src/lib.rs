@@ -91,7 +91,9 @@ pub mod store;
 pub mod testing;
 
 pub use check::{Check, CheckReport};
-pub use client::{Canceled, Client, Enqueued, Explanation, RunHandle};
+pub use client::{Bulk, BulkAction, EventCursor, EventPage, Outcomes, Plan, WaitPage, WorkflowExplanation};
+pub use client::{Canceled, Client, EnqueueOptions, Enqueued, Explanation, InvalidOptions, RunHandle};
+pub use client::{Cursor, Filter, Finished, FinishedPage, OutputCursor, Page};
 pub use config::{Config, InvalidConfig, Retention};
 pub use error::Error;
 pub use observe::Progress;

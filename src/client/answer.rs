@@ -1,8 +1,10 @@
 //! Answering people's questions and other services' waits, and canceling runs.
 
 use super::Client;
+use super::operate::named;
+use crate::domain::canonical::canonical;
 use crate::domain::limits::REPLY_BYTES;
-use crate::domain::{JsonText, RunKey, RunStatus, WaitKind, WaitStatus};
+use crate::domain::{JsonText, Ordinal, RunKey, RunStatus, WaitKind, WaitStatus};
 use crate::error::Error;
 use crate::run::misfit;
 use crate::store::{Hint, OpenWait};
@@ -20,27 +22,59 @@ pub enum Canceled {
 
 impl Client {
     /// What a run asks a person or another service: the question as a JSON object with `prompt`, and `context`, `metadata` and
-    /// the `schema` of the answer where there are any.
+    /// the `schema` of the answer where there are any. `question` is its number, for [`Client::answer_question`].
     ///
     /// # Errors
     /// [`Error::UnknownRun`]; [`Error::NotWaiting`] when it asks nobody.
     pub async fn question(&self, run_id: &str) -> Result<Value, Error> {
         let wait = self.open(run_id).await?;
         let text = wait.request.unwrap_or_else(|| "null".into());
-        serde_json::from_str(&text).map_err(|e| Error::Output { run: run_id.to_owned(), why: e.to_string() })
+        let mut question: Value =
+            serde_json::from_str(&text).map_err(|e| Error::Output { run: run_id.to_owned(), why: e.to_string() })?;
+        if let (Some(asked), Some(ordinal)) = (question.as_object_mut(), wait.ordinal) {
+            asked.insert("question".into(), ordinal.into());
+        }
+        Ok(question)
     }
 
     /// Answers what a run asks a person or another service. A person's answer is checked against the schema of the question
-    /// before anything is written. `by` says who answers, for the record.
+    /// before anything is written. `by` says who answers, for the record. The same answer by the same person again, after a reply
+    /// that was lost, is done already as long as the run asks nothing else; where a run may ask more than once, name the
+    /// question: [`Client::answer_question`].
     ///
     /// # Errors
     /// [`Error::Answer`] when it does not fit: the question stays open. [`Error::AlreadyAnswered`], [`Error::Expired`],
     /// [`Error::RunOver`] or [`Error::NotWaiting`] when there is nothing to answer any more.
     pub async fn answer<T: Serialize + ?Sized>(&self, run_id: &str, by: &str, answer: &T) -> Result<(), Error> {
-        let wait = self.open(run_id).await?;
         let body = JsonText::of(answer, "an answer", REPLY_BYTES)?;
-        let (Some(ordinal), Some(kind)) = (wait.ordinal, wait.kind) else { return Err(refusal(run_id, &wait)) };
-        if let Some(why) = wait.request.as_deref().and_then(|asked| misfit(asked, &body)) {
+        self.answer_to(run_id, None, by, &body).await
+    }
+
+    /// Answers a certain question of a run: the one that [`Client::question`] has shown under that number. A later question of the
+    /// same run is not answered by mistake, and the same answer by the same person again is done already, whatever the run
+    /// does by now.
+    ///
+    /// # Errors
+    /// As [`Client::answer`], and [`Error::UnknownQuestion`] when the run never asked that.
+    pub async fn answer_question<T: Serialize + ?Sized>(
+        &self,
+        run_id: &str,
+        question: Ordinal,
+        by: &str,
+        answer: &T,
+    ) -> Result<(), Error> {
+        let body = JsonText::of(answer, "an answer", REPLY_BYTES)?;
+        self.answer_to(run_id, Some(question), by, &body).await
+    }
+
+    async fn answer_to(&self, run_id: &str, question: Option<Ordinal>, by: &str, body: &JsonText) -> Result<(), Error> {
+        named(by)?;
+        let wait = self.look(run_id).await?;
+        let asks = asks(&wait) && question.is_none_or(|question| wait.ordinal == Some(question));
+        let (Some(ordinal), Some(kind), true) = (wait.ordinal, wait.kind, asks) else {
+            return self.said_before(run_id, &wait, question, by, body).await;
+        };
+        if let Some(why) = wait.request.as_deref().and_then(|asked| misfit(asked, body)) {
             return Err(Error::Answer { run: run_id.to_owned(), why });
         }
         if self.store().answer_wait(wait.run, ordinal, kind, Some(by), body.as_str()).await? {
@@ -48,10 +82,29 @@ impl Client {
             return Ok(());
         }
         // Somebody or something was quicker. Which, this very wait tells: the run may wait for something else by now.
-        Err(match self.store().fate(wait.run, ordinal).await? {
-            Some((WaitStatus::Answered | WaitStatus::Applied, true)) => Error::Expired(run_id.to_owned()),
-            Some((WaitStatus::Answered | WaitStatus::Applied, false)) => Error::AlreadyAnswered(run_id.to_owned()),
-            _ => refusal(run_id, &self.look(run_id).await?),
+        self.said_before(run_id, &wait, Some(ordinal), by, body).await
+    }
+
+    /// There is no such question to answer now: whether this very answer was given to it before, else why not.
+    async fn said_before(
+        &self,
+        run_id: &str,
+        wait: &OpenWait,
+        question: Option<Ordinal>,
+        by: &str,
+        body: &JsonText,
+    ) -> Result<(), Error> {
+        let run = || run_id.to_owned();
+        let given = self.store().given(wait.run, question).await?;
+        if given.as_ref().is_some_and(|given| given.by.as_deref() == Some(by) && same(&given.body, body)) {
+            return Ok(());
+        }
+        let Some(question) = question else { return Err(refusal(run_id, wait)) };
+        Err(match (given.map(|given| given.by), self.store().wait_status(wait.run, question).await?) {
+            (Some(None), _) => Error::Expired(run()),
+            (Some(Some(_)), _) => Error::AlreadyAnswered(run()),
+            (None, None) => Error::UnknownQuestion { run: run(), question },
+            (None, Some(_)) => refusal(run_id, &self.look(run_id).await?),
         })
     }
 
@@ -136,12 +189,19 @@ impl Client {
 
     async fn open(&self, run_id: &str) -> Result<OpenWait, Error> {
         let wait = self.look(run_id).await?;
-        let asks = matches!(wait.kind, Some(WaitKind::Human | WaitKind::External));
-        if wait.run_status == RunStatus::Waiting && asks && wait.status == Some(WaitStatus::Open) && !wait.over {
-            return Ok(wait);
-        }
-        Err(refusal(run_id, &wait))
+        if asks(&wait) { Ok(wait) } else { Err(refusal(run_id, &wait)) }
     }
+}
+
+/// Whether there is a question to answer now.
+fn asks(wait: &OpenWait) -> bool {
+    let somebody = matches!(wait.kind, Some(WaitKind::Human | WaitKind::External));
+    wait.run_status == RunStatus::Waiting && somebody && wait.status == Some(WaitStatus::Open) && !wait.over
+}
+
+/// Whether a stored answer says the same.
+fn same(stored: &str, body: &JsonText) -> bool {
+    stored == body.as_str() || canonical(&JsonText::stored(stored.to_owned())).ok() == canonical(body).ok()
 }
 
 /// Why a run has no question to answer.

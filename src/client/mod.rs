@@ -3,20 +3,33 @@
 //! Deliberately absent: actors. A client never owns a run; what it changes goes through the store's named statements.
 
 mod answer;
+mod bulk;
 mod enqueue;
 mod explain;
+mod explain_workflow;
 mod handle;
 mod keep;
+mod list;
+mod operate;
+mod options;
+mod outputs;
+mod tree;
 
 pub use answer::Canceled;
+pub use bulk::{Bulk, BulkAction, Outcomes, Plan};
 pub use enqueue::Enqueued;
 pub use explain::Explanation;
+pub use explain_workflow::WorkflowExplanation;
 pub use handle::RunHandle;
+pub use list::{Cursor, Filter, Page};
+pub use options::{EnqueueOptions, InvalidOptions};
+pub use outputs::{Finished, FinishedPage, OutputCursor};
+pub use tree::{EventCursor, EventPage, WaitPage};
 
 use crate::domain::{EventType, RunId};
 use crate::error::Error;
 use crate::run::Workflow;
-use crate::store::{BatchTotals, BatchView, Counts, Database, EventView, RunView, Store};
+use crate::store::{BatchTotals, BatchView, Counts, Database, EventView, NodeView, RunView, Store};
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -142,11 +155,11 @@ impl Client {
         Ok(self.store.events_of(kind).await?)
     }
 
-    /// The living nodes: id, name and how many runs each holds.
+    /// The living nodes, and how many runs each holds.
     ///
     /// # Errors
     /// [`Error::Store`].
-    pub async fn nodes(&self) -> Result<Vec<(uuid::Uuid, String, i64)>, Error> {
-        Ok(self.store.held_by_node().await?)
+    pub async fn nodes(&self) -> Result<Vec<NodeView>, Error> {
+        Ok(self.store.living().await?)
     }
 }

@@ -83,7 +83,7 @@ because as (
     select id, json_build_object('code', 'branch-failed', 'step', step,
         'message', 'branch `' || guilty || '`: ' || why)
     from moved where failed
-    on conflict (run) do update set body = null, error = excluded.error
+    on conflict (run) do update set body = null, error = excluded.error, finished_in = excluded.finished_in
 )
 select failed as "failed!", parent from moved
 "#,

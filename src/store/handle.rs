@@ -3,7 +3,7 @@
 //! [`Pulse`](super::pulse::Pulse), [`Listener`](super::pulse::Listener).
 
 use super::accounts::{self, Brake, Lease};
-use super::answers::{self, OpenWait};
+use super::answers::{self, Given, OpenWait};
 use super::cancel::{self, Before};
 use super::check::{self, Page};
 use super::claim;
@@ -11,17 +11,22 @@ use super::connect::{Database, within};
 use super::enqueue::{self, Made, NewRun};
 use super::error::StoreError;
 use super::explain::{self, Facts};
+use super::finished::{self, End, Place};
 use super::forks::{self, BranchState, Joined};
 use super::holes::{self, Holes};
 use super::ingest::{self, Lines, Settled};
+use super::list::{self, Wanted};
 use super::nodes::{self, Peer};
+use super::operate::{self, Control};
 use super::pulse::Hint;
-use super::read::{self, BatchTotals, BatchView, Counts, EventView, Outcome, RunView};
+use super::queue::{self, Holder, Trouble, VersionFacts, Waiting};
+use super::read::{self, BatchTotals, BatchView, Counts, EventView, NodeView, Outcome, RunView};
 use super::refuse::{self, Convicted, Suspects};
 use super::reserve::{self, Filled, Most, Queue, Watermark};
 use super::retention::{self, Removed};
 use super::revive::{self, Standing};
 use super::submit::{self, Intent};
+use super::tree::{self, TreePlace, WaitView};
 use super::upgrade::{self, Upgrade};
 use super::workflows::{self, Registered, Registrar, Version};
 use super::{migrate, timers};
@@ -29,7 +34,8 @@ use crate::domain::{EventType, Fence, IntentId, NodeId, Ordinal, RunKey, RunStat
 use crate::provider::Identity;
 use crate::run::flow::Manifest;
 use crate::store::codec::Code;
-use sqlx::PgPool;
+use sqlx::types::chrono::{DateTime, Utc};
+use sqlx::{PgConnection, PgPool};
 use std::time::Duration;
 
 type Result<T> = std::result::Result<T, StoreError>;
@@ -152,16 +158,34 @@ statements! {
     revive::standing(run: RunKey) -> Option<Standing>;
     revive::fallen_branches(run: RunKey) -> Vec<RunKey>;
     revive::fallen_parent(run: RunKey) -> Option<RunKey>;
-    answers::fate(run: RunKey, ordinal: Ordinal) -> Option<(WaitStatus, bool)>;
+    forks::states(run: RunKey, ordinal: Ordinal, from: i32, limit: i64) -> Vec<BranchState>;
+    answers::given(run: RunKey, ordinal: Option<Ordinal>) -> Option<Given>;
+    answers::wait_status(run: RunKey, ordinal: Ordinal) -> Option<WaitStatus>;
+    operate::pause(workflow: &str, by: &str, reason: &str) -> bool;
+    operate::resume(workflow: &str, by: &str) -> bool;
+    operate::controls(workflow: Option<&str>) -> Vec<Control>;
+    operate::database_now() -> DateTime<Utc>;
+    queue::holders(workflows: &[i32]) -> Vec<Holder>;
+    queue::waiting(workflows: &[i32]) -> Vec<Waiting>;
+    queue::trouble(workflows: &[i32]) -> Vec<Trouble>;
+    queue::parked_accounts() -> Vec<(String, String)>;
+    operate::park(run: RunKey, by: &str, reason: &str) -> Option<RunStatus>;
+    operate::drain(node: &str, by: &str) -> u64;
     explain::facts(run_id: &str) -> Option<Facts>;
     forks::join(runs: &[RunKey]) -> Vec<Joined>;
     forks::ripe(limit: i64) -> Vec<RunKey>;
-    forks::states(run: RunKey, ordinal: Ordinal, from: i32, limit: i64) -> Vec<BranchState>;
-    read::run(run_id: &str) -> Option<RunView>;
+    list::run(run_id: &str) -> Option<RunView>;
+    list::tagged(tag: &str, before: i64, limit: i64) -> Vec<i64>;
+    list::newest(before: i64, limit: i64) -> Vec<i64>;
+    list::views(keys: &[i64], wanted: &Wanted, limit: i64) -> Vec<RunView>;
+    list::workflow_keys(name: Option<&str>) -> Vec<i32>;
+    tree::waits(runs: &[i64]) -> Vec<WaitView>;
+    list::made_at(key: i64) -> Option<DateTime<Utc>>;
+    finished::horizon() -> Place;
     read::events(run: RunKey, from: Ordinal, limit: i64) -> Vec<EventView>;
     read::outcome(run: RunKey) -> Option<Outcome>;
     read::counts() -> Counts;
-    read::held_by_node() -> Vec<(uuid::Uuid, String, i64)>;
+    read::living() -> Vec<NodeView>;
     read::batches(limit: i64) -> Vec<BatchView>;
     read::batch_totals() -> BatchTotals;
     read::quiescent() -> bool;
@@ -175,6 +199,44 @@ impl Store {
 
     pub(crate) async fn upgrade(&self, to: Upgrade<'_>) -> Result<bool> {
         within(upgrade::upgrade(&self.pool, to)).await
+    }
+
+    /// Enqueues on a connection of the caller's, in whatever transaction that is in.
+    pub(crate) async fn enqueue_in(&self, conn: &mut PgConnection, run: &NewRun) -> Result<Made> {
+        let made = within(enqueue::enqueue_on(conn, std::slice::from_ref(run))).await?;
+        made.into_iter().next().ok_or_else(|| StoreError::Corrupt("an enqueue was not answered".into()))
+    }
+
+    pub(crate) async fn limit_workflow(&self, workflow: &str, by: &str, most: Option<i32>) -> Result<bool> {
+        within(operate::limit(&self.pool, workflow, by, most)).await
+    }
+
+    pub(crate) async fn tree_events(
+        &self,
+        root: RunKey,
+        place: Option<TreePlace>,
+        limit: i64,
+    ) -> Result<Vec<(String, EventView)>> {
+        within(tree::events(&self.pool, root, place, limit)).await
+    }
+
+    pub(crate) async fn version_facts(&self, workflow: &str) -> Result<Vec<VersionFacts>> {
+        within(queue::versions(&self.pool, workflow)).await
+    }
+
+    pub(crate) async fn ends(&self, workflows: &[i32], place: Place, limit: i64) -> Result<Option<Vec<End>>> {
+        within(finished::after(&self.pool, workflows, place, limit)).await
+    }
+
+    pub(crate) async fn open_runs(
+        &self,
+        workflows: &[i32],
+        statuses: &[RunStatus],
+        before: i64,
+        limit: i64,
+    ) -> Result<Vec<i64>> {
+        let statuses: Vec<i16> = statuses.iter().map(|s| s.code()).collect();
+        within(list::open(&self.pool, workflows, &statuses, before, limit)).await
     }
 
     pub(crate) async fn retry_run(&self, run: RunKey) -> Result<Option<RunStatus>> {

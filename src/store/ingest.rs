@@ -384,7 +384,7 @@ told as (
 because as (
     insert into longhaul.outputs (run, error)
     select id, json_build_object('code', 'model-failed', 'step', step, 'message', coalesce(error, '')) from moved
-    on conflict (run) do update set body = null, error = excluded.error
+    on conflict (run) do update set body = null, error = excluded.error, finished_in = excluded.finished_in
 ),
 booked as (
     update longhaul.batch_items i set status = l.outcome, line = l.line, settled_at = longhaul.now()

@@ -63,7 +63,12 @@ answer as (delete from longhaul.answers a using gone g where a.run = g.run),
 output as (delete from longhaul.outputs o using gone g where o.run = g.run),
 branch as (delete from longhaul.fork_branches f using gone g where f.run = g.run),
 orders as (delete from longhaul.cancel_orders o using gone g where o.run = g.run),
-input as (update longhaul.inputs i set body = null from ripe p where i.run = p.root),
+-- Without a digest the body is all that tells the same input from another.
+input as (
+    update longhaul.inputs i set body = case when i.digest is null then i.body end, metadata = null
+    from ripe p where i.run = p.root
+),
+tags as (delete from longhaul.run_tags t using ripe p where t.run = p.root),
 item as (
     delete from longhaul.batch_items i using gone g where i.run = g.run
     returning i.batch, i.status, i.nano_usd

@@ -234,7 +234,7 @@ impl News {
 
 /// Runs that the first worker holds, or holds still though it is dead.
 async fn held_by_first(client: &Client) -> Result<i64, CliError> {
-    Ok(client.nodes().await?.into_iter().find(|(_, name, _)| name == "worker-1").map_or(0, |(_, _, held)| held))
+    Ok(client.nodes().await?.into_iter().find(|node| node.name == "worker-1").map_or(0, |node| node.runs))
 }
 
 fn state(counts: &Counts, batches: &BatchTotals, takeovers: i64) -> String {

@@ -1,11 +1,13 @@
 //! The commands that look and change nothing.
 
 mod batches;
+mod list;
 mod nodes;
 mod runs;
 mod status;
 
 pub(crate) use batches::batches;
+pub(crate) use list::{runs as list, waits};
 pub(crate) use nodes::nodes;
 pub(crate) use runs::{events, run};
 pub(crate) use status::status;

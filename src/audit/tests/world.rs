@@ -145,7 +145,15 @@ impl Making {
             .map(|k| {
                 let input = text(json!({ "n": k }));
                 let digest = crate::canonical::digest("tests", &input).unwrap();
-                NewRun { run_id: format!("run-{k}"), workflow, entry: "first".into(), input, digest }
+                NewRun {
+                    run_id: format!("run-{k}"),
+                    workflow,
+                    entry: "first".into(),
+                    input,
+                    digest,
+                    tags: Vec::new(),
+                    metadata: None,
+                }
             })
             .collect();
         store.enqueue(&runs).await.unwrap();

@@ -41,6 +41,9 @@ moves! {
         /// Its step could not begin: every slot for blocking steps was taken.
         HandedBack = "handed back", "claim::hand_back", Anyone, [Owned -> Runnable], rises, [],
             "only under the fence that its holder has; the start is not counted";
+        /// An operator holds it back.
+        HeldBack = "held back", "operate::park", Anyone, [Runnable -> Parked, Owned -> Parked], rises, [RunParked],
+            "the owner hears `Superseded`; the reason is stored";
         /// Its row does not read back.
         Unreadable = "unreadable", "claim::park_unreadable", LivingNode, [Owned -> Parked], rises, [RunParked],
             "right after the claim; the reason is stored";
