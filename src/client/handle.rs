@@ -75,7 +75,10 @@ impl<W: Workflow> RunHandle<W> {
                 let failure: Failure = serde_json::from_str(&error).map_err(unfit)?;
                 Err(Error::RunFailed { run: run(), failure })
             }
-            (status, ..) if status.is_terminal() => Err(Error::NoOutput { run: run(), status }),
+            (status, ..) if status.is_terminal() => {
+                let removed = self.view().await?.removed_at.is_some();
+                Err(if removed { Error::Removed(run()) } else { Error::NoOutput { run: run(), status } })
+            }
             _ => Ok(None),
         }
     }

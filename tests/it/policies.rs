@@ -7,6 +7,7 @@ use crate::support::{
 use longhaul::{BatchStatus, Branch, Client, FailureCode, Next, Node, Rehearsal, Reply, Result, Run, RunStatus};
 use longhaul::{StepError, Workflow, workflow};
 use longhaul_sandbox::postgres::testing::TestDatabase;
+use longhaul_sandbox::provider::{Fault, Operation, When};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::sync::Arc;
@@ -238,6 +239,8 @@ async fn an_answer_that_comes_while_stopped_is_paid_once_and_serves() {
     let db = database().await;
     let models = Models::slow().await;
     let crew = Crew::broken();
+    // Nobody waits for the batch for a while, and its provider finishes it all the same.
+    models.inject(Operation::Cancel, When::Always, Fault::status(500));
     let node = Node::builder(db.url())
         .workflow(crew.clone())
         .provider("claude", models.provider())

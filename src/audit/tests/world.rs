@@ -113,10 +113,13 @@ const SAVE: &str = "create schema saved;
     end $$";
 
 /// Puts the copies back; a constraint that was dropped stays so.
-const RESTORE: &str = "do $$ declare t text; begin
+const RESTORE: &str = "do $$ declare t text; columns text; begin
         for t in select tablename from pg_tables where schemaname = 'saved' loop
             execute format('delete from longhaul.%I', t);
-            execute format('insert into longhaul.%I overriding system value select * from saved.%I', t, t);
+            -- What is generated cannot be written.
+            select string_agg(quote_ident(attname), ', ') into columns from pg_attribute
+            where attrelid = format('longhaul.%I', t)::regclass and attnum > 0 and not attisdropped and attgenerated = '';
+            execute format('insert into longhaul.%I (%s) overriding system value select %s from saved.%I', t, columns, columns, t);
         end loop;
     end $$";
 
