@@ -84,7 +84,7 @@ pub mod store;
 #[cfg(feature = "node")]
 pub mod testing;
 
-pub use client::{Canceled, Client, Enqueued, Explanation, RunHandle};
+pub use client::{Canceled, Client, Enqueued, Explanation, Question, RunHandle};
 pub use config::{Config, InvalidConfig};
 pub use error::Error;
 pub use observe::Progress;

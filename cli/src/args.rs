@@ -91,8 +91,11 @@ pub(crate) struct DemoArgs {
     /// Break one rule on purpose before the audit (`list` prints the names).
     #[arg(long, value_name = "NAME")]
     pub plant: Option<String>,
+    /// Ask you, at this terminal, what the workflow asks a person; otherwise a script answers.
+    #[arg(long)]
+    pub ask: bool,
     /// How long the provider takes for a batch.
-    #[arg(long, value_name = "DURATION", default_value = "800ms", value_parser = duration)]
+    #[arg(long, value_name = "DURATION", default_value = "600ms", value_parser = duration)]
     pub processing: Duration,
 }
 

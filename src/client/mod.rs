@@ -6,11 +6,13 @@ mod answer;
 mod enqueue;
 mod explain;
 mod handle;
+mod questions;
 
 pub use answer::Canceled;
 pub use enqueue::Enqueued;
 pub use explain::Explanation;
 pub use handle::RunHandle;
+pub use questions::Question;
 
 use crate::domain::{EventType, RunId};
 use crate::error::Error;
@@ -105,12 +107,20 @@ impl Client {
         Ok(RunHandle::new(self.clone(), view.key, RunId::new(view.run_id)?))
     }
 
-    /// How many runs there are of each status. Reads the whole table of runs.
+    /// How many runs there are of each status, branches included. Reads the whole table of runs.
     ///
     /// # Errors
     /// [`Error::Store`].
     pub async fn counts(&self) -> Result<Counts, Error> {
-        Ok(self.store.counts().await?)
+        Ok(self.store.counts(false).await?)
+    }
+
+    /// As [`counts`](Self::counts), but only of runs that were enqueued: their branches are not counted.
+    ///
+    /// # Errors
+    /// [`Error::Store`].
+    pub async fn counts_enqueued(&self) -> Result<Counts, Error> {
+        Ok(self.store.counts(true).await?)
     }
 
     /// The latest batches, the newest first.

@@ -26,6 +26,7 @@ mod lane;
 mod migrate;
 mod nodes;
 mod pulse;
+mod questions;
 mod read;
 mod reserve;
 mod revive;
