@@ -84,7 +84,7 @@ pub mod store;
 #[cfg(feature = "node")]
 pub mod testing;
 
-pub use client::{Canceled, Client, Enqueued, Explanation, Question, RunHandle};
+pub use client::{Canceled, Client, Enqueued, Explanation, Question, RunHandle, doctor};
 pub use config::{Config, InvalidConfig};
 pub use error::Error;
 pub use observe::Progress;
@@ -99,3 +99,18 @@ pub use {
 #[cfg(all(doctest, feature = "node", feature = "anthropic"))]
 #[doc = include_str!("../README.md")]
 struct Readme;
+
+/// The pages for users are compiled, too.
+#[cfg(all(doctest, feature = "node", feature = "anthropic"))]
+mod pages {
+    #[doc = include_str!("../docs/first-workflow.md")]
+    struct FirstWorkflow;
+    #[doc = include_str!("../docs/people.md")]
+    struct People;
+    #[doc = include_str!("../docs/tools.md")]
+    struct Tools;
+    #[doc = include_str!("../docs/forks.md")]
+    struct Forks;
+    #[doc = include_str!("../docs/operating.md")]
+    struct Operating;
+}

@@ -3,12 +3,14 @@
 //! Deliberately absent: actors. A client never owns a run; what it changes goes through the store's named statements.
 
 mod answer;
+mod doctor;
 mod enqueue;
 mod explain;
 mod handle;
 mod questions;
 
 pub use answer::Canceled;
+pub use doctor::{Check, Diagnosis, Level, doctor};
 pub use enqueue::Enqueued;
 pub use explain::Explanation;
 pub use handle::RunHandle;

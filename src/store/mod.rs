@@ -15,6 +15,7 @@ mod clock;
 mod codec;
 mod connect;
 mod decide;
+mod doctor;
 mod enqueue;
 mod error;
 mod explain;
@@ -44,6 +45,7 @@ pub(crate) use claim::{Answer, Claimed, Claimer, Demand, Floor};
 #[cfg(feature = "node")]
 pub(crate) use clock::advance as advance_clock;
 pub(crate) use codec::Code;
+pub(crate) use doctor::{Examined, Health, Nodes, Schema, Server, Sessions, health};
 pub(crate) use enqueue::{Made, NewRun};
 pub(crate) use explain::{Batch, Facts, Owner, Wait};
 pub(crate) use handle::Store;

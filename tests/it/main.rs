@@ -6,6 +6,7 @@ mod asking;
 mod audit;
 mod clock;
 mod commit;
+mod doctor;
 mod drain;
 mod enqueue;
 mod flows;
