@@ -121,7 +121,7 @@ impl Actor for Advancer {
 
 /// The floors of all queues at their heads.
 fn heads(ctx: &Ctx) -> Vec<Floor> {
-    ctx.shared.flows.keys().map(|key| Floor::head(*key)).collect()
+    ctx.shared.flows.keys().into_iter().map(Floor::head).collect()
 }
 
 impl State {

@@ -1,11 +1,11 @@
 //! What all actors of one life of a node share.
 
 use super::board::Board;
+use super::flows::Flows;
 use crate::config::Config;
 use crate::domain::NodeId;
 use crate::observe::Counters;
 use crate::provider::BatchProvider;
-use crate::run::flow::Flow;
 use crate::run::tool::Toolbox;
 use crate::store::Store;
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,7 +18,7 @@ pub(crate) struct Shared {
     pub config: Config,
     pub store: Store,
     /// By the key of (workflow, version).
-    pub flows: BTreeMap<i32, Arc<dyn Flow>>,
+    pub flows: Flows,
     pub providers: BTreeMap<String, Arc<dyn BatchProvider>>,
     pub tools: Toolbox,
     pub accounts: Accounts,

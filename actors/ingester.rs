@@ -176,7 +176,10 @@ async fn look(ctx: &Ctx, provider: &Arc<dyn BatchProvider>, name: &str, batch: &
     };
     match polled.state {
         BatchState::Ended => {}
-        BatchState::InProgress => return Ok(Look::Later(pause(ctx, batch), None)),
+        BatchState::InProgress => {
+            cancel_unwanted(ctx, provider, name, batch).await?;
+            return Ok(Look::Later(pause(ctx, batch), None));
+        }
         BatchState::Unknown(word) => {
             return Ok(Look::Later(pause(ctx, batch), Some(format!("the provider says `{word}`"))));
         }
@@ -186,9 +189,31 @@ async fn look(ctx: &Ctx, provider: &Arc<dyn BatchProvider>, name: &str, batch: &
         return Ok(Look::Done);
     }
     match provider.results(&batch.provider_batch_id, url).await {
-        Ok(stream) => results::ingest(ctx, provider, name, batch, stream).await,
+        Ok(stream) => results::ingest(ctx, provider, name, batch, polled.succeeded, stream).await,
         Err(error) => Ok(unanswered(ctx, name, batch, &error)),
     }
+}
+
+/// A batch that nobody waits for any more (its runs were canceled, or have their answers from another attempt) need not be worked on.
+/// Asked for once; what the provider finishes all the same is booked like anything else.
+async fn cancel_unwanted(
+    ctx: &Ctx,
+    provider: &Arc<dyn BatchProvider>,
+    name: &str,
+    batch: &HeldBatch,
+) -> Result<(), StoreError> {
+    if !ctx.store().unwanted(batch.batch, batch.fence).await? {
+        return Ok(());
+    }
+    match provider.cancel(&batch.provider_batch_id).await {
+        Ok(()) => {
+            tracing::info!(provider = name, batch = %batch.provider_batch_id, "a batch that nobody waits for is canceled")
+        }
+        Err(error) => {
+            tracing::warn!(provider = name, batch = %batch.provider_batch_id, %error, "a batch was not canceled")
+        }
+    }
+    Ok(())
 }
 
 /// Nothing was learned: the batch stays as it is. A 404 on an id that the provider gave us passes.

@@ -1,5 +1,6 @@
 //! The janitor: declares nodes dead that have made no progress for their lease, and takes over what dead nodes held, in
-//! bounded batches, for as long as there is anything. Nobody talks to it but its timer. It owns what it saw of the others and
+//! bounded batches, for as long as there is anything. It also removes records that were kept long enough, and looks for older
+//! versions that were registered meanwhile. Nobody talks to it but its timer. It owns what it saw of the others and
 //! since when; a restart forgets that, which only makes it slower to judge. It never judges before it has itself looked
 //! without interruption for a lease, so that an outage of the database makes nobody look dead to the first that comes back.
 
@@ -29,6 +30,8 @@ pub(crate) enum Msg {
     Tick,
     /// What was seen: the living, or that the database did not answer.
     Seen(Result<Vec<Peer>, StoreError>),
+    /// Time to look for records that were kept long enough.
+    Sweep,
 }
 
 /// What is remembered of a node: its progress, and since when it has been that.
@@ -57,6 +60,7 @@ impl Actor for Janitor {
 
     async fn post_start(&self, myself: ActorRef<Msg>, _: &mut State) -> Handled {
         myself.cast(Msg::Tick)?;
+        myself.cast(Msg::Sweep)?;
         Ok(())
     }
 
@@ -64,6 +68,7 @@ impl Actor for Janitor {
         match message {
             Msg::Tick => state.look(&myself),
             Msg::Seen(seen) => state.seen(&myself, seen),
+            Msg::Sweep => state.sweep(&myself),
         }
         Ok(())
     }
@@ -79,6 +84,16 @@ impl State {
         tokio::spawn(async move {
             let seen = ctx.store().peers(ctx.node).await;
             let _ = myself.cast(Msg::Seen(seen));
+        });
+    }
+
+    fn sweep(&self, myself: &ActorRef<Msg>) {
+        let (ctx, myself) = (self.ctx.clone(), myself.clone());
+        tokio::spawn(async move {
+            if let Err(error) = sweep(&ctx).await {
+                tracing::warn!(%error, "records that were kept long enough are not removed yet");
+            }
+            myself.send_after(ctx.config().retention.interval, || Msg::Sweep);
         });
     }
 
@@ -125,6 +140,42 @@ impl State {
     }
 }
 
+/// Roots removed per statement, at most.
+const ROOTS: i64 = 200;
+
+/// Removes what was kept long enough, in bounded statements, the oldest first. A statement that takes too long is repeated with fewer.
+async fn sweep(ctx: &Ctx) -> Result<(), StoreError> {
+    let (store, terms) = (ctx.store(), ctx.config().retention);
+    let ms = |term: Duration| i64::try_from(term.as_millis()).unwrap_or(i64::MAX);
+    let (mut after, mut limit, mut removed) = ((0, 0), ROOTS, 0);
+    while terms.completed.or(terms.failed).is_some() && !ctx.draining() {
+        match store.remove(after, terms.completed.map(ms), terms.failed.map(ms), limit).await {
+            Ok(some) => {
+                (after, removed) = (some.after, removed + some.roots);
+                if some.looked < limit {
+                    break;
+                }
+                limit = ROOTS.min(limit * 2);
+            }
+            Err(error) if limit > 1 && !error.is_connection() => {
+                tracing::debug!(%error, limit, "too much to remove in one statement");
+                limit = (limit / 8).max(1);
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    while let Some(term) = terms.tombstones {
+        let gone = store.forget(ms(term), ROOTS).await?;
+        if gone < ROOTS {
+            break;
+        }
+    }
+    if removed > 0 {
+        tracing::info!(runs = removed, "the records of runs were kept long enough and are removed");
+    }
+    Ok(())
+}
+
 /// Declares the suspects dead, if they still stand where they were seen, and empties the hands of all dead nodes.
 async fn clean(ctx: &Ctx, suspects: Vec<(NodeId, i64)>) -> Result<(), StoreError> {
     let store = ctx.store();
@@ -150,5 +201,10 @@ async fn clean(ctx: &Ctx, suspects: Vec<(NodeId, i64)>) -> Result<(), StoreError
         ctx.board.advancer.send(advancer::Msg::Wake);
     }
     ctx.board.wake_submitters();
+    if ctx.shared.flows.look(store).await? {
+        store.serves(ctx.node, &ctx.shared.flows.keys()).await?;
+        tracing::info!("there are runs of older versions to take over that nobody had registered before");
+        ctx.board.advancer.send(advancer::Msg::Wake);
+    }
     Ok(())
 }

@@ -22,9 +22,11 @@ mod advancer;
 pub(crate) mod board;
 mod committer;
 pub(crate) mod ctx;
+pub(crate) mod flows;
 mod heart;
 mod ingester;
 mod janitor;
+mod joining;
 mod notifier;
 mod policy;
 mod reconcile;
@@ -35,6 +37,7 @@ mod sending;
 mod submitter;
 mod supervision;
 mod supervisor;
+mod taking_over;
 mod timekeeper;
 
 /// What every handler returns; an error means "my state cannot be trusted, start me again".

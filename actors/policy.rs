@@ -2,7 +2,7 @@
 //! not travel alone), else when it is worth it or the oldest request has waited long enough. Nagle's rule; pure.
 
 use crate::config::Config;
-use crate::store::Queue;
+use crate::store::{Holes, Queue};
 use std::time::Duration;
 
 /// What to do with the queue now.
@@ -20,6 +20,10 @@ pub(super) fn decide(queue: &Queue, config: &Config) -> Policy {
     if queue.requests == 0 {
         return Policy::Nothing;
     }
+    // Whoever is guilty of a refusal is found without delay: others wait with it.
+    if queue.company.is_some() {
+        return Policy::Send;
+    }
     let oldest = Duration::from_millis(queue.oldest_ms.max(0) as u64);
     let full = queue.requests >= config.max_batch_requests as i64 || queue.bytes >= config.max_batch_bytes as i64;
     let alone = queue.in_flight == 0 || queue.requests >= config.min_batch_requests as i64;
@@ -34,13 +38,41 @@ pub(super) fn size(waiting: i64, most: usize, ambiguous: &[i32]) -> Option<i32> 
     (1..=most).rev().find(|n| !ambiguous.contains(n))
 }
 
+/// What to make of items that a batch's results do not have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// They may come yet: results have been seen to be incomplete for a while.
+    Wait,
+    /// They were not worked on, or not billed: they may go out again.
+    Unpaid,
+    /// They were paid for, or it cannot be told.
+    Paid,
+}
+
+/// Complete downloads that have to agree on what is missing.
+const AGREEING: i32 = 3;
+
+/// Judges holes: after three complete downloads that agree, over at least `after`. If the lines that are there account for all successes
+/// that the provider counts, the holes were not billed.
+pub(super) fn holes(holes: &Holes, succeeded: Option<i64>, after: Duration) -> Verdict {
+    if holes.seen < AGREEING || Duration::from_millis(holes.since_ms.max(0) as u64) < after {
+        return Verdict::Wait;
+    }
+    // A line that cannot be read may be a success, or not.
+    let accounted = holes.succeeded..=holes.succeeded + holes.unreadable;
+    match succeeded {
+        Some(n) if accounted.contains(&n) => Verdict::Unpaid,
+        Some(_) | None => Verdict::Paid,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
 
     fn queue(requests: i64, oldest_ms: i64, in_flight: i64) -> Queue {
-        Queue { requests, bytes: requests * 100, oldest_ms, in_flight }
+        Queue { requests, bytes: requests * 100, oldest_ms, in_flight, company: None }
     }
 
     #[test]
@@ -72,12 +104,31 @@ mod tests {
     }
 
     #[test]
+    fn suspects_do_not_wait() {
+        let suspects = Queue { company: Some(3), ..queue(1, 0, 3) };
+        assert_eq!(decide(&suspects, &Config::default()), Policy::Send);
+    }
+
+    #[test]
     fn a_number_under_doubt_is_not_used_again() {
         assert_eq!(size(64, 10_000, &[]), Some(64));
         assert_eq!(size(64, 10_000, &[64, 63]), Some(62));
         assert_eq!(size(64, 10, &[64]), Some(10));
         assert_eq!(size(1, 10, &[1]), None);
         assert_eq!(size(0, 10, &[]), None);
+    }
+
+    #[test]
+    fn holes_are_judged_late_and_by_what_the_provider_counts() {
+        let seen = |seen, since_ms, unreadable| Holes { seen, since_ms, succeeded: 7, unreadable };
+        let judge = |h: Holes, succeeded| holes(&h, succeeded, Duration::from_secs(3600));
+        assert_eq!(judge(seen(2, 9_000_000, 0), Some(7)), Verdict::Wait);
+        assert_eq!(judge(seen(9, 3_599_999, 0), Some(7)), Verdict::Wait);
+        assert_eq!(judge(seen(3, 3_600_000, 0), Some(7)), Verdict::Unpaid);
+        assert_eq!(judge(seen(3, 3_600_000, 0), Some(8)), Verdict::Paid);
+        assert_eq!(judge(seen(3, 3_600_000, 1), Some(8)), Verdict::Unpaid);
+        assert_eq!(judge(seen(3, 3_600_000, 1), Some(9)), Verdict::Paid);
+        assert_eq!(judge(seen(3, 3_600_000, 0), None), Verdict::Paid);
     }
 
     proptest! {

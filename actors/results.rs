@@ -3,6 +3,7 @@
 
 use super::ctx::Ctx;
 use super::ingester::{Look, pause};
+use super::policy::{self, Verdict};
 use crate::domain::{FailureCode, ItemStatus};
 use crate::observe::count;
 use crate::provider::{BatchProvider, Line, LineOutcome, ProviderError};
@@ -10,6 +11,7 @@ use crate::store::{Code, HeldBatch, Lines, StoreError};
 use bytes::Bytes;
 use futures::StreamExt;
 use futures::stream::BoxStream;
+use sha2::{Digest, Sha256};
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -79,6 +81,7 @@ pub(super) async fn ingest(
     provider: &Arc<dyn BatchProvider>,
     name: &str,
     batch: &HeldBatch,
+    succeeded: Option<i64>,
     mut stream: BoxStream<'static, Result<Bytes, ProviderError>>,
 ) -> Result<Look, StoreError> {
     let mut reading =
@@ -111,7 +114,7 @@ pub(super) async fn ingest(
         return Ok(Look::Done);
     }
     reading.settle().await?;
-    finish(ctx, name, batch, cut).await
+    finish(ctx, name, batch, cut, succeeded).await
 }
 
 /// That a request was submitted is told before that it was answered, should the submitter not have come to it yet.
@@ -120,20 +123,82 @@ async fn tell(ctx: &Ctx, batch: &HeldBatch) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Closes the batch, or says what is missing.
-async fn finish(ctx: &Ctx, name: &str, batch: &HeldBatch, cut: Option<String>) -> Result<Look, StoreError> {
-    if ctx.store().settle(batch.batch, batch.fence).await? {
-        count(&ctx.counters().batches_completed, 1);
-        tracing::info!(provider = name, batch = %batch.provider_batch_id, items = batch.n, "a batch is settled");
-        ctx.board.wake_submitters();
+/// Closes the batch, or says what is missing. `succeeded` is what the provider counts.
+async fn finish(
+    ctx: &Ctx,
+    name: &str,
+    batch: &HeldBatch,
+    cut: Option<String>,
+    succeeded: Option<i64>,
+) -> Result<Look, StoreError> {
+    if settled(ctx, name, batch).await? {
         return Ok(Look::Done);
     }
-    let open = ctx.store().open_items(batch.batch).await?.len();
+    let open = ctx.store().open_items(batch.batch).await?;
+    if cut.is_none() && give_up_holes(ctx, name, batch, &open, succeeded).await? && settled(ctx, name, batch).await? {
+        return Ok(Look::Done);
+    }
+    let open = open.len();
     let why = cut.unwrap_or_else(|| "the results ended".into());
     let note = format!("{open} items are in no result yet: {why}");
     tracing::warn!(provider = name, batch = %batch.provider_batch_id, note, "the results are read again");
     let wait = pause(ctx, batch).saturating_mul(1 << batch.downloads.clamp(0, 6));
     Ok(Look::Later(wait.min(ctx.config().batch_poll_interval), Some(note)))
+}
+
+async fn settled(ctx: &Ctx, name: &str, batch: &HeldBatch) -> Result<bool, StoreError> {
+    let settled = ctx.store().settle(batch.batch, batch.fence).await?;
+    if settled {
+        count(&ctx.counters().batches_completed, 1);
+        tracing::info!(provider = name, batch = %batch.provider_batch_id, items = batch.n, "a batch is settled");
+        ctx.board.wake_submitters();
+    }
+    Ok(settled)
+}
+
+/// Once enough complete downloads agree on which items are in no result, they are given up. `false`: not yet.
+async fn give_up_holes(
+    ctx: &Ctx,
+    name: &str,
+    batch: &HeldBatch,
+    open: &[i32],
+    succeeded: Option<i64>,
+) -> Result<bool, StoreError> {
+    let mut digest = Sha256::new();
+    open.iter().for_each(|item| digest.update(item.to_be_bytes()));
+    let Some(holes) = ctx.store().holes(batch.batch, batch.fence, &digest.finalize()).await? else { return Ok(false) };
+    let verdict = policy::holes(&holes, succeeded, ctx.config().missing_after);
+    let (provider, provider_batch) = (name, &batch.provider_batch_id);
+    match verdict {
+        Verdict::Wait => return Ok(false),
+        Verdict::Unpaid => {
+            tracing::warn!(provider, batch = %provider_batch, items = open.len(), "requests without a result go out again");
+            for some in open.chunks(CHUNK_LINES) {
+                let mut lines = Lines::default();
+                some.iter().for_each(|item| lines.push(*item, ItemStatus::Missing, None, None));
+                ctx.store().retry(batch.batch, batch.fence, &lines, true, budget(ctx), RETRY_DELAY).await?;
+                for error in &mut lines.error {
+                    *error = Some("the provider's results lack it again and again".to_owned());
+                }
+                ctx.store().fail(batch.batch, batch.fence, &lines).await?;
+            }
+        }
+        Verdict::Paid => {
+            tracing::error!(provider, batch = %provider_batch, items = open.len(), "requests were paid for and have no result");
+            for some in open.chunks(CHUNK_LINES) {
+                ctx.store().park_missing(batch.batch, batch.fence, some).await?;
+            }
+        }
+    }
+    if ctx.store().sweep_forks(RIPE).await? {
+        ctx.runs_ready();
+    }
+    Ok(true)
+}
+
+/// Failures of a request that are tried again.
+fn budget(ctx: &Ctx) -> u32 {
+    ctx.config().model_attempts.saturating_sub(1)
 }
 
 /// What a line says of an adopted batch.
@@ -213,7 +278,7 @@ impl Reading<'_> {
             LineOutcome::Succeeded { model, usage } => {
                 let cost = usage.zip(model).and_then(|(usage, model)| self.provider.cost(&model, &usage));
                 let lines = &mut self.chunk.answered;
-                lines.push(item, ItemStatus::Succeeded, line, None);
+                lines.push(item, ItemStatus::Succeeded, Some(line), None);
                 lines.input_tokens.push(usage.map(|u| u.input_tokens));
                 lines.output_tokens.push(usage.map(|u| u.output_tokens));
                 lines.cache_write_tokens.push(usage.map(|u| u.cache_write_tokens));
@@ -221,16 +286,16 @@ impl Reading<'_> {
                 lines.nano_usd.push(cost);
             }
             LineOutcome::Errored { retryable: true, message } => {
-                self.chunk.retried.push(item, ItemStatus::Errored, line, Some(message));
+                self.chunk.retried.push(item, ItemStatus::Errored, Some(line), Some(message));
             }
             LineOutcome::Errored { retryable: false, message } => {
-                self.chunk.failed.push(item, ItemStatus::Errored, line, Some(message));
+                self.chunk.failed.push(item, ItemStatus::Errored, Some(line), Some(message));
             }
-            LineOutcome::Expired => self.chunk.returned.push(item, ItemStatus::Expired, line, None),
-            LineOutcome::Canceled => self.chunk.returned.push(item, ItemStatus::Canceled, line, None),
+            LineOutcome::Expired => self.chunk.returned.push(item, ItemStatus::Expired, Some(line), None),
+            LineOutcome::Canceled => self.chunk.returned.push(item, ItemStatus::Canceled, Some(line), None),
             LineOutcome::Unknown => {
                 let why = "the provider's result line cannot be read by this version; it is kept".to_owned();
-                self.chunk.failed.push(item, ItemStatus::Unreadable, line, Some(why));
+                self.chunk.failed.push(item, ItemStatus::Unreadable, Some(line), Some(why));
             }
         }
     }
@@ -252,8 +317,7 @@ impl Reading<'_> {
             settled += store.retry(batch, fence, &chunk.returned, false, u32::MAX, Duration::ZERO).await?.items;
         }
         if !chunk.retried.item.is_empty() {
-            let budget = self.ctx.config().model_attempts.saturating_sub(1);
-            settled += store.retry(batch, fence, &chunk.retried, true, budget, RETRY_DELAY).await?.items;
+            settled += store.retry(batch, fence, &chunk.retried, true, budget(self.ctx), RETRY_DELAY).await?.items;
             // What is left is over budget.
             settled += store.fail(batch, fence, &chunk.retried).await?.items;
         }
@@ -273,7 +337,7 @@ impl Reading<'_> {
 }
 
 impl Lines {
-    fn push(&mut self, item: i32, outcome: ItemStatus, line: Vec<u8>, error: Option<String>) {
+    fn push(&mut self, item: i32, outcome: ItemStatus, line: Option<Vec<u8>>, error: Option<String>) {
         self.item.push(item);
         self.outcome.push(outcome.code());
         self.line.push(line);

@@ -122,7 +122,7 @@ async fn register(shared: &Shared, old: NodeId) -> Option<NodeId> {
             // This process lives, so none of its steps took it down: what it held is released before others take it over.
             shared.store.release_runs(old).await?;
             shared.store.leave(old).await?;
-            let workflows: Vec<i32> = shared.flows.keys().copied().collect();
+            let workflows = shared.flows.keys();
             let config = &shared.config;
             shared.store.register(next, &config.name, env!("CARGO_PKG_VERSION"), config.lease, &workflows).await
         };

@@ -3,15 +3,16 @@
 
 use super::board::Kind;
 use super::ctx::Ctx;
+use super::joining::{self, Merged};
+use super::taking_over::{self, Stored, Upgraded};
 use super::{committer, timekeeper};
 use crate::domain::{Change, Failure, FailureCode, InvalidJson, JoinRule, JsonText, Ordinal, Position, Transition};
 use crate::domain::{Verdict, WaitKind};
 use crate::observe::count;
 use crate::run::builtin;
 use crate::run::flow::{Executed, Flow, Image, Live, Outcome, StepInfo};
-use crate::run::merge::{Conflict, Merge};
 use crate::run::trampoline::{self, Held};
-use crate::store::{Answer, Claimed, StoreError};
+use crate::store::{Answer, Claimed};
 use ractor::RpcReplyPort;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -19,12 +20,10 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 /// How long a run waits for another look at the slots for blocking steps.
 const SLOT_PAUSE: Duration = Duration::from_millis(100);
-/// States of branches read at once: each has up to a mebibyte.
-const STATES: i64 = 16;
 
 /// Runs the steps of a claimed run until it is over, suspended, released, or not ours any more.
 pub(super) async fn run(ctx: Arc<Ctx>, claimed: Claimed) {
-    let Some(flow) = ctx.shared.flows.get(&claimed.workflow).cloned() else { return };
+    let Some(served) = ctx.shared.flows.get(claimed.workflow) else { return };
     if let Some(Answer::Line(name, _)) = &claimed.answer
         && !ctx.shared.providers.contains_key(name)
     {
@@ -34,32 +33,51 @@ pub(super) async fn run(ctx: Arc<Ctx>, claimed: Claimed) {
         return;
     }
     let mut held = held(&claimed);
-    let merging = match (claimed.wait, &claimed.asked) {
-        (Some((fork, WaitKind::Fork)), Some(asked)) => asked.read::<JoinRule>().is_ok_and(|r| r.merge).then_some(fork),
-        _ => None,
+    let answer = match claimed.wait.map(|_| answer(&ctx, claimed.answer)).transpose() {
+        Ok(answer) => answer,
+        Err(error) => {
+            let failure = Failure::new(FailureCode::Undecodable, held.position.step.clone(), error.to_string());
+            return commit_last(&ctx, &held, failure).await;
+        }
     };
-    if claimed.wait.is_some()
-        && let Err(failure) = take_answer(&ctx, &mut held, claimed.answer, claimed.asked)
-    {
-        return commit_last(&ctx, &held, failure).await;
-    }
-    let run_id: Arc<str> = claimed.run_id.into();
-    let (run, input, state) = (claimed.run, claimed.input, claimed.state);
-    let mut image = Image { run, run_id: run_id.clone(), input, state, unsaved: false };
-    if let Some(fork) = merging {
-        match merged(&ctx, &held, fork, image.state.clone()).await {
-            Ok(Ok(None)) => {}
-            Ok(Ok(state)) => (image.state, image.unsaved) = (state, true),
-            Ok(Err(conflict)) => {
-                let failure = Failure::new(FailureCode::ForkConflict, held.position.step.clone(), conflict.to_string());
-                return commit_last(&ctx, &held, failure).await;
+    let (input, mut state) = (claimed.input, claimed.state);
+    let (run_id, asked) = (&claimed.run_id, claimed.asked.as_ref());
+    let stored = Stored { run_id, input: &input, answer: answer.as_ref(), asked };
+    if served.upgrades() {
+        match taking_over::upgrade(&ctx, &served, &held, state.as_ref(), &stored).await {
+            Upgraded::Held(now, its_state) => (held, state) = (*now, its_state),
+            Upgraded::Refused(why) => {
+                ask(&ctx, trampoline::park(&held, "upgrade-failed", why)).await;
+                return;
             }
-            // Not held any more, so released before long.
-            Err(error) => return tracing::warn!(run = run.0, %error, "what branches left could not be read"),
+            Upgraded::Lost => return,
         }
     }
-    match flow.load(image) {
-        Ok(live) => steps(&ctx, &*flow, held, live, &run_id).await,
+    let mut unsaved = false;
+    if let Some(fork) = merging(claimed.wait, asked) {
+        match joining::merge(&ctx, &served, held.run, fork, state.clone(), &stored).await {
+            Merged::Unchanged => {}
+            Merged::Changed(merged) => (state, unsaved) = (Some(merged), true),
+            Merged::Conflict(why) => {
+                let failure = Failure::new(FailureCode::ForkConflict, held.position.step.clone(), why);
+                return commit_last(&ctx, &held, failure).await;
+            }
+            Merged::Refused(why) => {
+                ask(&ctx, trampoline::park(&held, "upgrade-failed", why)).await;
+                return;
+            }
+            // Not held any more, so released before long.
+            Merged::Lost => return,
+        }
+    }
+    held.position = taking_over::resumed(held.position, &stored);
+    if answer.is_some() {
+        count(&ctx.counters().runs_resumed, 1);
+    }
+    let run_id: Arc<str> = claimed.run_id.into();
+    let image = Image { run: claimed.run, run_id: run_id.clone(), input, state, unsaved };
+    match served.flow.load(image) {
+        Ok(live) => steps(&ctx, &*served.flow, held, live, &run_id).await,
         Err(failure) => commit_last(&ctx, &held, failure).await,
     }
 }
@@ -77,36 +95,14 @@ fn held(claimed: &Claimed) -> Held {
     }
 }
 
-/// What the branches of a fork have made of the state; `None` if nothing.
-async fn merged(
-    ctx: &Ctx,
-    held: &Held,
-    fork: Ordinal,
-    base: Option<JsonText>,
-) -> Result<Result<Option<JsonText>, Conflict>, StoreError> {
-    let (mut merge, mut from) = (Merge::new(base.unwrap_or_else(JsonText::null)), 0);
-    loop {
-        let states = ctx.store().states(held.run, fork, from, STATES).await?;
-        let Some(last) = states.last() else { return Ok(Ok(merge.finish())) };
-        from = last.branch + 1;
-        for (name, state) in states.into_iter().filter_map(|s| Some((s.name, s.state?))) {
-            if let Err(conflict) = merge.add(&name, &state) {
-                return Ok(Err(conflict));
-            }
-        }
-    }
+/// The fork whose branches' states are to be merged, if the run comes from one.
+fn merging(wait: Option<(Ordinal, WaitKind)>, asked: Option<&JsonText>) -> Option<Ordinal> {
+    let (ordinal, kind) = wait?;
+    let rule = asked?.read::<JoinRule>().ok()?;
+    (kind == WaitKind::Fork && rule.merge).then_some(ordinal)
 }
 
-/// Gives the step the answer that it waited for.
-fn take_answer(ctx: &Ctx, held: &mut Held, stored: Option<Answer>, asked: Option<JsonText>) -> Result<(), Failure> {
-    let undecodable =
-        |error: InvalidJson| Failure::new(FailureCode::Undecodable, held.position.step.clone(), error.to_string());
-    let answer = answer(ctx, stored).map_err(undecodable)?;
-    count(&ctx.counters().runs_resumed, 1);
-    held.position = trampoline::resume(held.position.clone(), &answer, asked.as_ref());
-    Ok(())
-}
-
+/// The answer that a run waited for.
 fn answer(ctx: &Ctx, answer: Option<Answer>) -> Result<JsonText, InvalidJson> {
     let lost = |why: String| InvalidJson::Malformed { what: "the answer of a wait", why };
     match answer.ok_or_else(|| lost("it is not stored".into()))? {
@@ -129,9 +125,9 @@ async fn steps(ctx: &Arc<Ctx>, flow: &dyn Flow, mut held: Held, mut live: Box<dy
                 };
                 let begun = Instant::now();
                 let executed;
-                if builtin::find(info.name).is_some() {
+                if builtin::find(&info.name).is_some() {
                     let arg = held.position.arg.clone();
-                    executed = builtin::call(info.name, arg, run_id, &ctx.shared.tools).await;
+                    executed = builtin::call(&info.name, arg, run_id, &ctx.shared.tools).await;
                 } else {
                     (live, executed) = match execute(live, info, &held, slot).await {
                         Some((Some(live), executed)) => (live, executed),

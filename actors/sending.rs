@@ -5,8 +5,8 @@ use super::ctx::Ctx;
 use super::policy;
 use crate::domain::{CustomId, IntentId};
 use crate::observe::count;
-use crate::provider::{BatchProvider, Body, ProviderError, RefusedCreate, Sent};
-use crate::store::{Brake, Filled, Lease, Queue, Store, StoreError, Watermark};
+use crate::provider::{BatchProvider, Body, ProviderError, Refusal, RefusedCreate, Sent};
+use crate::store::{Brake, Convicted, Filled, Lease, Most, Queue, Store, StoreError, Suspects, Watermark};
 use bytes::Bytes;
 use futures::StreamExt;
 use futures::stream::{self, BoxStream};
@@ -20,6 +20,8 @@ const RESERVE: i64 = 1_000;
 const PAGE: i64 = 200;
 /// What a request costs in a body beside itself: custom id, braces, comma.
 const AROUND: i64 = 64;
+/// Requests refused one by one, with none accepted in between, after which it is taken to be about the account.
+const REFUSED_IN_ROW: i32 = 2;
 /// How long to wait after a refusal that does not say how long.
 const REFUSED_PAUSE: Duration = Duration::from_secs(5);
 
@@ -30,6 +32,8 @@ pub(super) enum Attempt {
     Submitted,
     /// It does not have it, or there was nothing to send.
     NotSent,
+    /// It was refused for one of its requests, or for its size: smaller ones are to be sent at once.
+    Split,
     /// Every number of requests that could be sent is that of a send in doubt.
     Numberless,
     /// Nobody knows; it has to be looked for.
@@ -54,12 +58,13 @@ impl Sending<'_> {
     /// Sends one batch of what waits. `doubtful` are the numbers of requests of ambiguous sends.
     pub(super) async fn send(&self, queue: &Queue, doubtful: &[i32]) -> Result<Attempt, StoreError> {
         let most = self.ctx.config().max_batch_requests.min(self.provider.capabilities().max_requests.max(1) as usize);
+        let most = queue.company.map_or(most, |company| most.min(company.max(1) as usize));
         let Some(size) = policy::size(queue.requests, most, doubtful) else { return Ok(Attempt::Numberless) };
         // Read first: an older watermark is as good, and without a listing nothing is worth being reserved.
         let Some(watermark) = self.watermark().await? else { return Ok(Attempt::NotSent) };
         let intent = IntentId::new();
         let Some(batch) = self.store().open(self.lease, intent).await? else { return Ok(Attempt::LeaseLost) };
-        let filled = self.reserve(batch, size).await?;
+        let filled = self.reserve(batch, size, queue.company).await?;
         if filled.items == 0 || doubtful.contains(&filled.items) {
             self.store().give_back(batch, self.lease, Duration::ZERO, "nothing to send").await?;
             return Ok(if filled.items == 0 { Attempt::NotSent } else { Attempt::Numberless });
@@ -74,9 +79,9 @@ impl Sending<'_> {
         self.transmit(batch, intent, filled.items, length, &watermark).await
     }
 
-    async fn reserve(&self, batch: i64, size: i32) -> Result<Filled, StoreError> {
+    async fn reserve(&self, batch: i64, size: i32, company: Option<i32>) -> Result<Filled, StoreError> {
         let bytes = (self.ctx.config().max_batch_bytes as i64).min(self.provider.capabilities().max_bytes);
-        let most = Filled { items: size, bytes: bytes - i64::from(size) * AROUND, more: false };
+        let most = Most { items: size, bytes: bytes - i64::from(size) * AROUND, company };
         let mut filled = Filled { more: true, ..Filled::default() };
         while filled.more && filled.items < size {
             filled = self.store().fill(self.name, batch, self.lease, filled, RESERVE, most).await?;
@@ -130,7 +135,7 @@ impl Sending<'_> {
                 let kept = self.store().created(batch, self.lease, &id).await?;
                 Ok(if kept { Attempt::Submitted } else { Attempt::LeaseLost })
             }
-            Sent::NotCreated(refused) => self.refused(batch, refused).await,
+            Sent::NotCreated(refused) => self.refused(batch, items, refused).await,
             Sent::Ambiguous(why) => {
                 count(&self.ctx.counters().ambiguous_creates, 1);
                 tracing::warn!(provider = self.name, batch, why, "it is not known whether a batch was created");
@@ -140,13 +145,56 @@ impl Sending<'_> {
         }
     }
 
-    async fn refused(&self, batch: i64, refused: RefusedCreate) -> Result<Attempt, StoreError> {
-        tracing::warn!(provider = self.name, why = refused.why, park = refused.park, "a batch was refused");
-        let wait = refused.retry_after.unwrap_or(REFUSED_PAUSE);
-        self.store().give_back(batch, self.lease, Duration::ZERO, &refused.why).await?;
-        let brake = Brake { wait: Some(wait), parked: refused.park.then_some(refused.why) };
-        self.store().slow_down(self.lease, &brake).await?;
+    async fn refused(&self, batch: i64, items: i32, refused: RefusedCreate) -> Result<Attempt, StoreError> {
+        let RefusedCreate { why, retry_after, because } = refused;
+        tracing::warn!(provider = self.name, why, ?because, items, "a batch was refused");
+        match because {
+            Refusal::Moment => self.leave_alone(batch, retry_after, None, &why).await,
+            Refusal::Account => self.leave_alone(batch, retry_after, Some(why.clone()), &why).await,
+            Refusal::Size | Refusal::Request(_) if items > 1 => {
+                let suspects = match because {
+                    Refusal::Request(Some(item)) if (0..items).contains(&item) => Suspects::One(item),
+                    _ => Suspects::All(items - items / 2),
+                };
+                let kept = self.store().split(batch, self.lease, suspects, &why).await?;
+                Ok(if kept { Attempt::Split } else { Attempt::LeaseLost })
+            }
+            Refusal::Size => self.convict(batch, i32::MAX, &why).await,
+            Refusal::Request(_) => self.convict(batch, REFUSED_IN_ROW, &why).await,
+        }
+    }
+
+    /// Gives the batch back and sends nothing for a while, or until an operator acts.
+    async fn leave_alone(
+        &self,
+        batch: i64,
+        retry_after: Option<Duration>,
+        parked: Option<String>,
+        why: &str,
+    ) -> Result<Attempt, StoreError> {
+        self.store().give_back(batch, self.lease, Duration::ZERO, why).await?;
+        let wait = Some(retry_after.unwrap_or(REFUSED_PAUSE));
+        self.store().slow_down(self.lease, &Brake { wait, parked }).await?;
         Ok(Attempt::NotSent)
+    }
+
+    /// A request that was refused alone fails its run. When that happens again and again, it is not about the requests.
+    async fn convict(&self, batch: i64, in_row: i32, why: &str) -> Result<Attempt, StoreError> {
+        match self.store().convict(batch, self.lease, in_row, why).await? {
+            None => Ok(Attempt::LeaseLost),
+            Some(Convicted { failed: true, parent }) => {
+                count(&self.ctx.counters().runs_failed, 1);
+                if self.store().join_all(parent.into_iter().collect(), true).await? {
+                    self.ctx.runs_ready();
+                }
+                Ok(Attempt::Split)
+            }
+            Some(Convicted { failed: false, .. }) => {
+                let reason =
+                    format!("{REFUSED_IN_ROW} requests in a row were refused one by one, and none was accepted: {why}");
+                self.leave_alone(batch, None, Some(reason.clone()), &reason).await
+            }
+        }
     }
 }
 

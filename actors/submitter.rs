@@ -22,6 +22,10 @@ use tokio::task::JoinSet;
 
 /// Runs told per statement that their requests are at the provider.
 const TELL: i64 = 1_000;
+/// Stands for the look for late batches among the looks for sends in doubt, whose keys are above 0.
+const LATE: i64 = 0;
+/// How long a send that was given up on may show up: two days, in milliseconds.
+const LATE_MS: i64 = 2 * 86_400_000;
 /// How long to leave things alone after an error.
 const ERROR_PAUSE: Duration = Duration::from_millis(200);
 
@@ -210,7 +214,7 @@ impl Round {
                         self.tell(account).await?;
                         Duration::ZERO
                     }
-                    Attempt::Ambiguous => Duration::ZERO,
+                    Attempt::Ambiguous | Attempt::Split => Duration::ZERO,
                     Attempt::NotSent => Duration::from_millis(50),
                     Attempt::Numberless => idle,
                 }
@@ -310,7 +314,32 @@ impl Round {
                 }
             }
         }
+        if doubtful.is_empty() {
+            self.look_for_late_ones(account, lease).await?;
+        }
         Ok((doubtful, again))
+    }
+
+    /// Sends that were given up on may show up all the same. Only while nothing is in doubt: then whose a batch is would be, too.
+    async fn look_for_late_ones(&self, account: i32, lease: Lease) -> Result<(), StoreError> {
+        if self.looks.wait(LATE).is_some() {
+            return Ok(());
+        }
+        self.looks.after(LATE, self.ctx().config().late_sweep);
+        let store = self.ctx().store();
+        let lost = store.lost(lease, LATE_MS).await?;
+        let Some(mark) = lost.iter().map(|intent| intent.watermark_at).min() else { return Ok(()) };
+        let Ok(listed) = reconcile::listed_since(&*self.provider, mark).await else { return Ok(()) };
+        let ids: Vec<String> = listed.iter().map(|b| b.id.clone()).collect();
+        let mut known = store.known(account, &ids).await?;
+        for intent in lost {
+            let Finding::Adopt(id) = reconcile::choose(&intent, &listed, &known, Duration::ZERO) else { continue };
+            if store.find_late(intent.batch, lease, &id).await? {
+                tracing::warn!(provider = self.args.provider, batch = %id, "a batch that was given up on may be there after all");
+                known.push(id);
+            }
+        }
+        Ok(())
     }
 
     /// Tells the runs of submitted batches.

@@ -89,7 +89,7 @@ async fn look(ctx: &Ctx) -> Result<Option<Duration>, StoreError> {
     if matches!(joined, Ok(true)) || ended > 0 {
         ctx.runs_ready();
     }
-    let workflows: Vec<i32> = ctx.shared.flows.keys().copied().collect();
+    let workflows = ctx.shared.flows.keys();
     let (run, wait) = (ctx.store().next_ready(&workflows).await?, ctx.store().next_wait_due().await?);
     let due = [run, wait].into_iter().flatten().min();
     Ok(due.map(|ms| Duration::from_millis(ms.max(0) as u64)))

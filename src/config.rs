@@ -26,6 +26,10 @@ pub struct Config {
     /// How long an ambiguous send is looked for before its requests go out again (15 min), counted from when sending must
     /// have been over.
     pub quarantine: Duration,
+    /// How long results are read again for requests that they lack, before those are given up as missing (1 h).
+    pub missing_after: Duration,
+    /// How often a provider's listing is looked through for batches that were given up on and show up late (10 min), for two days.
+    pub late_sweep: Duration,
     /// Runs that one node holds at most (512).
     pub runs_in_flight: usize,
     /// Bytes of inputs and states that one claim loads at most (64 MB).
@@ -42,6 +46,37 @@ pub struct Config {
     pub pool_connections: u32,
     /// Steps declared blocking that run at the same time (8).
     pub blocking_steps: usize,
+    /// How long records are kept of what is over.
+    pub retention: Retention,
+}
+
+/// How long records are kept of runs that are over: a run that was enqueued and all its branches go together, with their ledgers,
+/// bodies and items, once all of them are over and nothing of theirs is at a provider. Runs that are [held](crate::Client::hold)
+/// stay. What is left is a tombstone of about 150 bytes: id, digest and outcome, so that the same enqueue does not run again.
+///
+/// Every node removes; the terms of the one with the shortest count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Retention {
+    /// For runs that completed or were canceled (30 days). At least 2 days, in which late results may come; `None` keeps for ever.
+    pub completed: Option<Duration>,
+    /// For runs that failed, which can be set going again as long as their records are there (90 days). As above.
+    pub failed: Option<Duration>,
+    /// For tombstones, from the removal on (365 days). After that, the same enqueue is a new run. `None` keeps for ever.
+    pub tombstones: Option<Duration>,
+    /// How often a node looks for what is to be removed (60 s).
+    pub interval: Duration,
+}
+
+impl Default for Retention {
+    fn default() -> Self {
+        const DAY: Duration = Duration::from_secs(86_400);
+        Self {
+            completed: Some(30 * DAY),
+            failed: Some(90 * DAY),
+            tombstones: Some(365 * DAY),
+            interval: Duration::from_secs(60),
+        }
+    }
 }
 
 impl Default for Config {
@@ -57,6 +92,8 @@ impl Default for Config {
             max_batch_bytes: 32 << 20,
             send_limit: Duration::from_secs(600),
             quarantine: Duration::from_secs(900),
+            missing_after: Duration::from_secs(3600),
+            late_sweep: Duration::from_secs(600),
             runs_in_flight: 512,
             claim_bytes: 64 << 20,
             heartbeat: Duration::from_secs(2),
@@ -65,6 +102,7 @@ impl Default for Config {
             model_attempts: 5,
             pool_connections: 3,
             blocking_steps: 8,
+            retention: Retention::default(),
         }
     }
 }
@@ -89,9 +127,12 @@ impl Config {
             max_batch_age: Duration::from_secs(1),
             send_limit: Duration::from_secs(10),
             quarantine: Duration::from_secs(2),
+            missing_after: Duration::from_secs(1),
+            late_sweep: Duration::from_millis(500),
             heartbeat: Duration::from_millis(200),
             lease: Duration::from_secs(2),
             grace: Duration::from_secs(5),
+            retention: Retention { interval: Duration::from_millis(500), ..Retention::default() },
             ..Self::default()
         }
     }
@@ -106,15 +147,21 @@ impl Config {
             ("batch_poll_interval", self.batch_poll_interval),
             ("max_batch_age", self.max_batch_age),
             ("send_limit", self.send_limit),
+            ("late_sweep", self.late_sweep),
             ("heartbeat", self.heartbeat),
             ("lease", self.lease),
+            ("retention.interval", self.retention.interval),
         ];
         for (setting, value) in positive {
             if value.is_zero() {
                 return Err(InvalidConfig { setting, rule: "must be longer than nothing" });
             }
         }
+        // Late results are looked for as long as that.
+        let kept = |term: Option<Duration>| term.is_none_or(|term| term >= Duration::from_secs(2 * 86_400));
         let rules = [
+            ("retention.completed", kept(self.retention.completed), "must be at least 2 days"),
+            ("retention.failed", kept(self.retention.failed), "must be at least 2 days"),
             ("heartbeat", self.heartbeat * 3 <= self.lease, "must be at most a third of the lease"),
             ("lease", self.lease <= Duration::from_secs(3600), "must be at most an hour"),
             ("runs_in_flight", (1..=100_000).contains(&self.runs_in_flight), "must be between 1 and 100,000"),
@@ -158,6 +205,10 @@ mod tests {
             Config { max_batch_requests: 0, ..Config::default() },
             Config { max_batch_bytes: 0, ..Config::default() },
             Config { name: " ".into(), ..Config::default() },
+            Config {
+                retention: Retention { failed: Some(Duration::from_secs(86_400)), ..Retention::default() },
+                ..Config::default()
+            },
         ] {
             assert!(config.validate().is_err(), "{config:?}");
         }

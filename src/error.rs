@@ -30,6 +30,9 @@ pub enum Error {
     /// No run has that id.
     #[error("there is no run `{0}`")]
     UnknownRun(String),
+    /// It ended long ago, and its records were removed.
+    #[error("the records of run `{0}`, which is over, were kept long enough and are gone")]
+    Removed(String),
     /// The run ended with an error.
     #[error("run `{run}` failed: {failure}")]
     RunFailed {
@@ -95,6 +98,14 @@ pub enum Error {
         /// Its name.
         name: String,
     },
+    /// Something was named that is not registered.
+    #[error("{kind} `{name}` is not registered")]
+    NotRegistered {
+        /// What kind of thing.
+        kind: &'static str,
+        /// Its name.
+        name: String,
+    },
     /// An actor could not be started, or is gone.
     #[error("the node cannot run: {0}")]
     Node(String),
@@ -114,6 +125,7 @@ impl Error {
             Self::Canonical(_) => "not-canonical",
             Self::DuplicateRun(_) => "duplicate-run",
             Self::UnknownRun(_) => "unknown-run",
+            Self::Removed(_) => "removed",
             Self::RunFailed { .. } => "run-failed",
             Self::NoOutput { .. } => "no-output",
             Self::NotWaiting(_) => "not-waiting",
@@ -124,6 +136,7 @@ impl Error {
             Self::Answer { .. } => "answer-mismatch",
             Self::Output { .. } => "output-mismatch",
             Self::Registered { .. } => "registered-twice",
+            Self::NotRegistered { .. } => "not-registered",
             Self::Node(_) => "node-failed",
             Self::Deadline(_) => "deadline",
         }

@@ -8,7 +8,8 @@
 //! - [`Rehearsal`] runs a whole workflow in memory with scripted answers. It is the first test to write.
 //! - A [`Node`] is a process that runs things: a supervised tree of actors. Any number of nodes share a database.
 //! - A [`Client`] enqueues runs, looks at them and takes their outputs; it needs no node. [`migrate`] makes the schema.
-//! - [`audit`] checks that the tables keep what the engine promises.
+//! - [`audit`] checks that the tables keep what the engine promises; [`check`], that runs in flight could go on with a new
+//!   build.
 //!
 //! One rule stands above all others: every change of state is committed before whoever asked for it is told.
 //!
@@ -63,8 +64,12 @@ pub use domain::*;
 pub mod run;
 #[doc(hidden)]
 pub use run::private as __private;
+pub use run::{Action, LedgerEvent, Snapshot, Stepper, StepperError};
 pub use run::{Answer, Ask, Carrying, Data, ModelRequest, Next, RecordError, Rehearsal, Reply, Result, Run, StepError};
 pub use run::{Asking, Branch, Collect, Fork, ForkEach, Joining, Push, Tool, ToolCall, ToolResult, ToolResultBlock};
+pub use run::{Caller, InFlight, Manifest};
+pub use run::{Dynamic, DynamicAsking, DynamicBuilder, DynamicCarrying, DynamicFork, DynamicNext, DynamicRun};
+pub use run::{DynamicSuspend, DynamicWorkflow, InvalidWorkflow, StepOptions};
 pub use run::{Step, StepEntry, StepFuture, StepReturn, Steps, Suspend, ToolUse, TypedFlow, Usage, Workflow};
 
 pub use longhaul_macros::{step, workflow};
@@ -73,6 +78,7 @@ pub use longhaul_macros::{step, workflow};
 #[path = "../actors/mod.rs"]
 mod actors;
 pub mod audit;
+pub mod check;
 pub mod client;
 mod config;
 mod error;
@@ -84,8 +90,9 @@ pub mod store;
 #[cfg(feature = "node")]
 pub mod testing;
 
+pub use check::{Check, CheckReport};
 pub use client::{Canceled, Client, Enqueued, Explanation, Question, RunHandle, doctor};
-pub use config::{Config, InvalidConfig};
+pub use config::{Config, InvalidConfig, Retention};
 pub use error::Error;
 pub use observe::Progress;
 pub use store::migrate;

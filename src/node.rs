@@ -2,6 +2,7 @@
 
 use crate::actors::board::Kind;
 use crate::actors::ctx::{Accounts, Ctx, Shared};
+use crate::actors::flows::Flows;
 use crate::actors::root::{self, Root};
 use crate::actors::{Drain, drain};
 use crate::client::Client;
@@ -13,9 +14,9 @@ use crate::provider::BatchProvider;
 use crate::run::flow::Flow;
 use crate::run::tool::Toolbox;
 use crate::run::{Tool, TypedFlow, Workflow};
-use crate::store::{Database, Store};
+use crate::store::{Database, Registered, Registrar, Store};
 use ractor::{Actor, ActorRef};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -29,6 +30,7 @@ pub struct NodeBuilder {
     url: String,
     config: Config,
     flows: Vec<Arc<dyn Flow>>,
+    extended: BTreeSet<String>,
     providers: Vec<(String, Arc<dyn BatchProvider>)>,
     tools: Toolbox,
     twice: Option<&'static str>,
@@ -39,6 +41,24 @@ impl NodeBuilder {
     #[must_use]
     pub fn workflow<W: Workflow>(mut self, app: W) -> Self {
         self.flows.push(Arc::new(TypedFlow::new(app)));
+        self
+    }
+
+    /// A workflow in any other form: a [`DynamicWorkflow`](crate::DynamicWorkflow), or a [`Flow`] of your own.
+    #[must_use]
+    pub fn flow(mut self, flow: impl Flow) -> Self {
+        self.flows.push(Arc::new(flow));
+        self
+    }
+
+    /// Says that this node adds steps to a version of this workflow that is registered with fewer. Without it, a version with
+    /// other steps than the registered ones is refused as `workflow-drift`; with steps missing it always is.
+    ///
+    /// Start such a node before anything else of the new build: clients with the added steps are refused until then, and nodes
+    /// without them once it has started. Those that run already park the runs that come to a step they do not know.
+    #[must_use]
+    pub fn extends(mut self, workflow: impl Into<String>) -> Self {
+        self.extended.insert(workflow.into());
         self
     }
 
@@ -69,6 +89,7 @@ impl NodeBuilder {
     ///
     /// # Errors
     /// [`Error::Config`] for a setting that cannot work, [`Error::Registered`] for a name that is there twice,
+    /// [`Error::NotRegistered`] for an extended workflow that is not there,
     /// [`Error::Store`] for a server that cannot be reached, a schema of another build, or a workflow whose version was
     /// registered with other steps.
     pub async fn start(self) -> Result<Node, Error> {
@@ -78,9 +99,9 @@ impl NodeBuilder {
         }
         let store = Store::new(Database::new(&self.url)?, self.config.pool_connections);
         store.check().await?;
-        let flows = self.register(&store).await?;
+        let flows = Flows::load(self.register(&store).await?, &store).await?;
         let providers = self.named_providers()?;
-        let known: Vec<i32> = flows.keys().copied().collect();
+        let known = flows.keys();
         for (name, version, runs) in store.unclaimable(&known).await? {
             tracing::warn!(workflow = name, version, runs, "runs in flight of a version that this node has not");
         }
@@ -107,12 +128,23 @@ impl NodeBuilder {
 
     async fn register(&self, store: &Store) -> Result<BTreeMap<i32, Arc<dyn Flow>>, Error> {
         let mut flows = BTreeMap::new();
+        if let Some(name) =
+            self.extended.iter().find(|name| !self.flows.iter().any(|f| f.manifest().workflow == **name))
+        {
+            return Err(Error::NotRegistered { kind: "workflow", name: name.clone() });
+        }
         for flow in &self.flows {
             let manifest = flow.manifest();
-            let steps: Vec<String> = manifest.steps.iter().map(|s| s.name.to_owned()).collect();
-            let key = store.register_workflow(manifest.workflow, manifest.version, &steps).await?;
+            let by = if self.extended.contains(&*manifest.workflow) { Registrar::Extender } else { Registrar::Node };
+            let Registered { key, before } = store.register_workflow(manifest, by).await?;
+            if let Some(before) = before.map(|before| manifest.since(&before)).filter(|found| !found.is_empty()) {
+                tracing::warn!(
+                    workflow = %manifest.workflow, version = manifest.version, changes = %before,
+                    "a version is not what it was when it was last registered: runs in flight may not fit it"
+                );
+            }
             if flows.insert(key, flow.clone()).is_some() {
-                return Err(Error::Registered { kind: "workflow", name: manifest.workflow.to_owned() });
+                return Err(Error::Registered { kind: "workflow", name: manifest.workflow.to_string() });
             }
         }
         Ok(flows)
@@ -152,6 +184,7 @@ impl Node {
             url: url.into(),
             config: Config::default(),
             flows: Vec::new(),
+            extended: BTreeSet::new(),
             providers: Vec::new(),
             tools: Toolbox::default(),
             twice: None,

@@ -66,6 +66,14 @@ pub(crate) enum Command {
     /// Check the tables against the rules the engine keeps. Exits with 1 when one is broken.
     #[command(after_help = EXIT_CODES)]
     Audit(AuditArgs),
+    /// Say whether the runs in flight could go on with other versions of their workflows, before those are deployed. Exits with
+    /// 1 when one would be stuck.
+    ///
+    /// Manifests are the golden files of `longhaul::testing::check_manifest`. Names of steps are compared, and stored values are
+    /// held against the schemas. What only the service itself can tell (whether an upgrade succeeds, types without a schema) is
+    /// for a check of its own: `longhaul::Check`.
+    #[command(after_help = EXIT_CODES)]
+    Check(CheckArgs),
 }
 
 /// Which database.
@@ -185,6 +193,18 @@ pub(crate) struct AuditArgs {
     /// The provider's own record of what it was paid for: one JSON object a line, as the sandbox writes it.
     #[arg(long, value_name = "FILE")]
     pub ledger: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CheckArgs {
+    #[command(flatten)]
+    pub database: DatabaseArgs,
+    /// What the new build has, a file for each version of a workflow.
+    #[arg(long, value_name = "FILE.json", required = true, num_args = 1..)]
+    pub manifest: Vec<PathBuf>,
+    /// Workflows without a file are run elsewhere: their runs would not be stuck.
+    #[arg(long)]
+    pub others_elsewhere: bool,
 }
 
 /// Reads `800ms`, `2s`, `5m`, `1h`.

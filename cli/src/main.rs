@@ -9,6 +9,7 @@
 mod act;
 mod args;
 mod audit;
+mod check;
 mod demo;
 mod doctor;
 mod error;
@@ -83,5 +84,6 @@ async fn dispatch(cli: Cli) -> Result<Exit, CliError> {
         Command::Batches(args) => look::batches(&args, json).await,
         Command::Nodes(database) => look::nodes(&database, json).await,
         Command::Audit(args) => audit::run(&args, json).await,
+        Command::Check(args) => check::run(&args, json).await,
     }
 }

@@ -129,7 +129,15 @@ fn table(steps: &[Step], workflow: &Type) -> TokenStream {
     let (rows, size) = (steps.iter().map(Step::row), steps.len());
     let check = quote_spanned! {workflow.span()=>
         const _: () = ::longhaul::__private::check_name(<#workflow as ::longhaul::Workflow>::NAME);
+        const _: () = ::longhaul::__private::check_versions(
+            <#workflow as ::longhaul::Workflow>::UPGRADES_FROM,
+            <#workflow as ::longhaul::Workflow>::VERSION,
+        );
     };
+    let types = ["Input", "State", "Output"].map(|name| {
+        let name = Ident::new(name, Span::call_site());
+        type_info(&quote!(<#workflow as ::longhaul::Workflow>::#name))
+    });
     quote! {
         #check
         #(#implementations)*
@@ -139,6 +147,22 @@ fn table(steps: &[Step], workflow: &Type) -> TokenStream {
                 #(#rows)*
                 table
             }
+            fn types() -> [::longhaul::__private::TypeInfo; 3] {
+                [#(#types),*]
+            }
+        }
+    }
+}
+
+/// What is known of a type: its schema if it has one, else its name. The compiler takes the method that needs no further
+/// reference, which is there for types with a schema only.
+pub(crate) fn type_info(of: &TokenStream) -> TokenStream {
+    quote! {
+        {
+            #[allow(unused_imports)]
+            use ::longhaul::__private::{Described as _, Named as _};
+            #[allow(clippy::needless_borrow, clippy::borrow_interior_mutable_const)]
+            (&::longhaul::__private::Probe::<#of>::NEW).describe()
         }
     }
 }

@@ -4,6 +4,7 @@ use crate::duration;
 use proc_macro2::TokenStream;
 use quote::quote;
 use syn::meta::ParseNestedMeta;
+use syn::parse::Parse;
 use syn::{Attribute, LitInt, LitStr, Meta, Result};
 
 const KEYS: &str = "`attempts`, `backoff`, `timeout`, `crash_limit`, `blocking`";
@@ -86,15 +87,25 @@ fn twice(meta: &ParseNestedMeta<'_>) -> syn::Error {
 }
 
 fn count(meta: &ParseNestedMeta<'_>) -> Result<u32> {
-    let literal: LitInt = meta.value()?.parse()?;
-    match literal.base10_parse()? {
-        0 => Err(syn::Error::new(literal.span(), "at least 1")),
-        number => Ok(number),
+    let literal: LitInt = value(meta, "a whole number", "3")?;
+    match literal.base10_parse() {
+        Ok(0) => Err(syn::Error::new(literal.span(), "this is at least 1")),
+        Ok(number) => Ok(number),
+        Err(_) => Err(syn::Error::new(literal.span(), "this is a whole number below 4294967296")),
     }
 }
 
+/// What stands behind the `=`. Without it, or with something else, the error says what belongs there.
+fn value<T: Parse>(meta: &ParseNestedMeta<'_>, what: &str, such_as: &str) -> Result<T> {
+    let key = meta.path.get_ident().map(ToString::to_string).unwrap_or_default();
+    let text = || format!("`{key}` is {what}: `{key} = {such_as}`");
+    let value = meta.value().map_err(|_| meta.error(text()))?;
+    let place = value.span();
+    value.parse().map_err(|_| syn::Error::new(place, text()))
+}
+
 fn text<T>(meta: &ParseNestedMeta<'_>, parse: fn(&str) -> std::result::Result<T, String>) -> Result<T> {
-    let literal: LitStr = meta.value()?.parse()?;
+    let literal: LitStr = value(meta, "a duration in quotes", "\"30s\"")?;
     parse(&literal.value()).map_err(|why| syn::Error::new(literal.span(), why))
 }
 
@@ -135,8 +146,9 @@ mod tests {
         assert!(error(parse_quote!(#[step(attempts = 0)])).contains("at least 1"));
         assert!(error(parse_quote!(#[step(attempts = 1, attempts = 2)])).contains("twice"));
         assert!(error(parse_quote!(#[step(blocking, blocking)])).contains("twice"));
-        assert!(Policy::of(&parse_quote!(#[step(attempts = "3")])).is_err());
-        assert!(Policy::of(&parse_quote!(#[step(timeout = 30)])).is_err());
-        assert!(Policy::of(&parse_quote!(#[step(attempts = 99999999999)])).is_err());
+        assert!(error(parse_quote!(#[step(attempts = "3")])).contains("`attempts = 3`"));
+        assert!(error(parse_quote!(#[step(attempts)])).contains("`attempts = 3`"));
+        assert!(error(parse_quote!(#[step(timeout = 30)])).contains("`timeout = \"30s\"`"));
+        assert!(error(parse_quote!(#[step(attempts = 99999999999)])).contains("below 4294967296"));
     }
 }

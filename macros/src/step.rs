@@ -81,8 +81,10 @@ impl Step {
             Some(input) => (quote!(#input), quote!(#run_argument, #input_argument)),
         };
         let call = quote_spanned!(name.span()=> ::std::boxed::Box::pin(#name(#arguments)));
+        let type_info = crate::expand::type_info(&input_type);
         let output = quote_spanned!(returns.span()=> <#returns as ::longhaul::StepReturn>::Output);
-        quote! {
+        // What is returned and cannot be is reported there, and not at the attribute of the module.
+        quote_spanned! {returns.span()=>
             #(#cfgs)*
             impl ::longhaul::Step<#workflow> for step::#name {
                 type Input = #input_type;
@@ -90,6 +92,9 @@ impl Step {
                 const NAME: &'static str = #text;
                 const POLICY: ::longhaul::__private::StepPolicy = #policy;
                 const BLOCKING: bool = #blocking;
+                fn input() -> ::longhaul::__private::TypeInfo {
+                    #type_info
+                }
                 #[allow(unused_variables)]
                 fn call<'a>(
                     #run_argument: &'a mut ::longhaul::Run<#workflow>,
@@ -119,7 +124,7 @@ impl Signature {
             return Err(Error::new(signature.fn_token.span, format!("this is not async: {FORM}")));
         }
         if let Some(parameter) = signature.generics.params.first() {
-            return Err(Error::new(parameter.span(), "a step has no type parameters or lifetimes of its own"));
+            return Err(Error::new_spanned(parameter, "a step has no type parameters or lifetimes of its own"));
         }
         let mut parameters = signature.inputs.iter();
         let run = match parameters.next() {
@@ -128,7 +133,7 @@ impl Signature {
             None => return Err(wrong(signature.paren_token.span.join())),
         };
         if !matches!(run, Type::Reference(reference) if reference.mutability.is_some()) {
-            return Err(wrong(run.span()));
+            return Err(Error::new_spanned(run, FORM));
         }
         let input = match parameters.next() {
             Some(FnArg::Typed(input)) => Some(owned(&input.ty)?.clone()),
@@ -137,7 +142,7 @@ impl Signature {
         };
         if let Some(more) = parameters.next() {
             let text = "a step takes the run and at most one input: put more into a tuple or a struct";
-            return Err(Error::new(more.span(), text));
+            return Err(Error::new_spanned(more, text));
         }
         match &signature.output {
             ReturnType::Type(_, returns) => Ok(Self { run: run.clone(), input, returns: (**returns).clone() }),
@@ -149,10 +154,10 @@ impl Signature {
 fn owned(input: &Type) -> Result<&Type> {
     match input {
         Type::Reference(_) => {
-            Err(Error::new(input.span(), "the input of a step is stored and read back: take an owned type"))
+            Err(Error::new_spanned(input, "the input of a step is stored and read back: take an owned type"))
         }
         Type::ImplTrait(_) => {
-            Err(Error::new(input.span(), "the input of a step is stored and read back: name a concrete type"))
+            Err(Error::new_spanned(input, "the input of a step is stored and read back: name a concrete type"))
         }
         _ => Ok(input),
     }

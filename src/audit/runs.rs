@@ -92,12 +92,13 @@ async fn check_causes(snapshot: &mut Snapshot<'_>, events: &[EventRow], report: 
     for (place, (event, run, ordinal)) in (0..).zip(caused) {
         let subject = || format!("run {}", event.run);
         let at = event.ordinal;
-        let Some(cause) = found.get(&place).filter(|cause| event.cause_nonce == Some(cause.nonce)) else {
+        let there = |nonce: Option<i64>| nonce.is_none() || nonce == event.cause_nonce;
+        let Some(cause) = found.get(&place).filter(|cause| there(cause.nonce)) else {
             let detail = format!("has event {at} caused by event {ordinal} of run {run}, which is not there");
             report.add(Check::CausesExist, subject, detail);
             continue;
         };
-        let late = if run == event.run { ordinal >= at } else { cause.at > event.at };
+        let late = if run == event.run { ordinal >= at } else { cause.at.is_some_and(|cause| cause > event.at) };
         if late {
             let detail = format!("has event {at} caused by event {ordinal} of run {run}, which came later");
             report.add(Check::CausesPrecede, subject, detail);
@@ -112,6 +113,14 @@ fn judge(page: &Page, waits: &Waits, limits: Limits, report: &mut Report) {
     for row in &page.rows {
         let subject = || format!("run {}", row.id);
         let story = page.stories.get(&row.id).unwrap_or(&unread);
+        if row.removed {
+            let rest = story.next != 0 || row.has_input || row.has_output || row.has_error;
+            let open = !RunStatus::decode(row.status).is_terminal();
+            if rest || open {
+                report.add(Check::StateAgrees, subject, "has lost its records, but not all of them, or is not over");
+            }
+            continue;
+        }
         if story.next != row.cursor {
             let detail = format!("should have {} events, but they end at {}", row.cursor, story.next);
             report.add(Check::OrdinalsGapless, subject, detail);

@@ -4,6 +4,7 @@ use super::Client;
 use crate::domain::limits::REPLY_BYTES;
 use crate::domain::{JsonText, RunKey, RunStatus, WaitKind, WaitStatus};
 use crate::error::Error;
+use crate::run::misfit;
 use crate::store::{Hint, OpenWait};
 use serde::Serialize;
 use serde_json::Value;
@@ -39,7 +40,7 @@ impl Client {
         let wait = self.open(run_id).await?;
         let body = JsonText::of(answer, "an answer", REPLY_BYTES)?;
         let (Some(ordinal), Some(kind)) = (wait.ordinal, wait.kind) else { return Err(refusal(run_id, &wait)) };
-        if let Some(why) = misfit(&wait, &body) {
+        if let Some(why) = wait.request.as_deref().and_then(|asked| misfit(asked, &body)) {
             return Err(Error::Answer { run: run_id.to_owned(), why });
         }
         if self.store().answer_wait(wait.run, ordinal, kind, Some(by), body.as_str()).await? {
@@ -87,11 +88,15 @@ impl Client {
     /// interrupted finishes it.
     ///
     /// # Errors
-    /// [`Error::UnknownRun`]; [`Error::NotRetryable`] when it is neither failed nor parked.
+    /// [`Error::UnknownRun`]; [`Error::NotRetryable`] when it is neither failed nor parked; [`Error::Removed`] when there is nothing
+    /// to go on from any more.
     pub async fn retry(&self, run_id: &str) -> Result<RunStatus, Error> {
         let run = self.run(run_id).await?;
         let refused = |status| Error::NotRetryable { run: run_id.to_owned(), status };
         let standing = self.store().standing(run.key).await?.ok_or_else(|| Error::UnknownRun(run_id.to_owned()))?;
+        if standing.removed {
+            return Err(Error::Removed(run_id.to_owned()));
+        }
         if !(matches!(standing.status, RunStatus::Failed | RunStatus::Parked) || standing.stopped) {
             return Err(refused(standing.status));
         }
@@ -150,19 +155,4 @@ fn refusal(run_id: &str, wait: &OpenWait) -> Error {
         }
         _ => Error::NotWaiting(run),
     }
-}
-
-/// What of an answer does not fit the schema that is stored with the question.
-fn misfit(wait: &OpenWait, body: &JsonText) -> Option<String> {
-    let asked: Value = serde_json::from_str(wait.request.as_deref()?).ok()?;
-    let schema = asked.get("schema")?;
-    let answer: Value = match body.read() {
-        Ok(answer) => answer,
-        Err(why) => return Some(why.to_string()),
-    };
-    let validator = match jsonschema::validator_for(schema) {
-        Ok(validator) => validator,
-        Err(why) => return Some(format!("the schema of the question cannot be used: {why}")),
-    };
-    validator.iter_errors(&answer).next().map(|error| format!("{error} (at `{}`)", error.instance_path()))
 }

@@ -30,7 +30,7 @@ pub enum Level {
 
 /// One thing that was looked at.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
-pub struct Check {
+pub struct HealthCheck {
     /// Its stable name.
     pub check: &'static str,
     /// How bad it is.
@@ -49,7 +49,7 @@ pub struct Check {
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct Diagnosis {
     /// Each thing that was looked at.
-    pub checks: Vec<Check>,
+    pub checks: Vec<HealthCheck>,
 }
 
 impl Diagnosis {
@@ -116,18 +116,18 @@ async fn diagnose(database: &Database) -> Result<Diagnosis, Error> {
     }
 }
 
-fn judge(health: &Health) -> Vec<Check> {
+fn judge(health: &Health) -> Vec<HealthCheck> {
     let mut checks = vec![sessions(&health.sessions), limits(&health.sessions)];
     checks.extend(server(&health.server));
     checks.extend(connections(&health.server));
     checks.extend(schema(&health.schema, &health.server.role));
     checks.push(clock(health.clock_ahead_ms, health.clock_error_ms));
     checks.extend(health.nodes.as_ref().map(nodes));
-    checks.push(Check::of("extensions", "none is needed".into()));
+    checks.push(HealthCheck::of("extensions", "none is needed".into()));
     checks
 }
 
-impl Check {
+impl HealthCheck {
     fn of(check: &'static str, found: String) -> Self {
         Self { check, level: Level::Ok, found, means: "", advice: "" }
     }
@@ -137,8 +137,8 @@ impl Check {
     }
 }
 
-fn pooler(found: String) -> Check {
-    Check::of("pooler", found).if_not(
+fn pooler(found: String) -> HealthCheck {
+    HealthCheck::of("pooler", found).if_not(
         false,
         Level::Bad,
         "Something between here and the server does not give each session a server process of its own: prepared statements, \
@@ -149,13 +149,13 @@ fn pooler(found: String) -> Check {
 }
 
 /// A pooler in session mode may drop what a session asks for at its start.
-fn limits(seen: &Sessions) -> Check {
+fn limits(seen: &Sessions) -> HealthCheck {
     let found = if seen.settings_kept {
         "set as asked for"
     } else {
         "not set: what a session asks for at its start is dropped"
     };
-    Check::of("session-settings", found.into()).if_not(
+    HealthCheck::of("session-settings", found.into()).if_not(
         seen.settings_kept,
         Level::Warn,
         "Nothing ends a statement of ours that hangs, or waits for a lock for ever.",
@@ -164,7 +164,7 @@ fn limits(seen: &Sessions) -> Check {
     )
 }
 
-fn sessions(seen: &Sessions) -> Check {
+fn sessions(seen: &Sessions) -> HealthCheck {
     let signs = [
         (seen.moved, "a session changes its server process"),
         (seen.mixed, "a session does not keep what it sets"),
@@ -172,15 +172,15 @@ fn sessions(seen: &Sessions) -> Check {
     ];
     let signs: Vec<&str> = signs.into_iter().filter(|(seen, _)| *seen).map(|(_, sign)| sign).collect();
     if signs.is_empty() {
-        return Check::of("pooler", "each session has a server process of its own".into());
+        return HealthCheck::of("pooler", "each session has a server process of its own".into());
     }
     pooler(signs.join("; "))
 }
 
-fn server(server: &Server) -> Vec<Check> {
+fn server(server: &Server) -> Vec<HealthCheck> {
     let major = server.version_num / 10_000;
     let on = |set: bool| if set { "on" } else { "off" }.to_owned();
-    let version = Check::of("server-version", format!("PostgreSQL {}", server.version));
+    let version = HealthCheck::of("server-version", format!("PostgreSQL {}", server.version));
     let version = if major < *VERSIONS.start() {
         version.if_not(false, Level::Bad, "Statements of ours do not run on it.", "Use PostgreSQL 15 to 18.")
     } else {
@@ -194,55 +194,55 @@ fn server(server: &Server) -> Vec<Check> {
     let lost = "What was acknowledged can be lost when the machine fails.";
     vec![
         version,
-        Check::of("primary", if server.in_recovery { "a standby" } else { "a primary" }.into()).if_not(
+        HealthCheck::of("primary", if server.in_recovery { "a standby" } else { "a primary" }.into()).if_not(
             !server.in_recovery,
             Level::Bad,
             "Nothing can be written here.",
             "Connect to the primary (in a URL of several hosts: target_session_attrs=read-write).",
         ),
-        Check::of("encoding", server.encoding.clone()).if_not(
+        HealthCheck::of("encoding", server.encoding.clone()).if_not(
             server.encoding == "UTF8",
             Level::Bad,
             "Texts that this encoding lacks are refused.",
             "Make the database with encoding UTF8.",
         ),
-        Check::of("fsync", on(server.fsync)).if_not(
+        HealthCheck::of("fsync", on(server.fsync)).if_not(
             server.fsync,
             Level::Bad,
             "What was acknowledged can be lost, and the database be damaged, when the machine fails.",
             "Set fsync = on.",
         ),
-        Check::of("full-page-writes", on(server.full_page_writes)).if_not(
+        HealthCheck::of("full-page-writes", on(server.full_page_writes)).if_not(
             server.full_page_writes,
             Level::Bad,
             "Pages can be damaged when the machine fails in the middle of a write.",
             "Set full_page_writes = on, unless the file system never tears a page.",
         ),
-        Check::of("synchronous-commit", server.synchronous_commit.clone()).if_not(
+        HealthCheck::of("synchronous-commit", server.synchronous_commit.clone()).if_not(
             server.synchronous_commit != "off",
             Level::Bad,
             lost,
             "Set synchronous_commit = on, also where `alter role` or `alter database` has set it.",
         ),
-        Check::of("isolation", server.isolation.clone()).if_not(
+        HealthCheck::of("isolation", server.isolation.clone()).if_not(
             server.isolation == "read committed",
             Level::Bad,
             "Statements that meet each other are refused instead of waiting: nodes repeat them again and again.",
             "Set default_transaction_isolation = 'read committed' for the role of the nodes.",
         ),
-        Check::of("read-only", on(server.read_only)).if_not(
+        HealthCheck::of("read-only", on(server.read_only)).if_not(
             !server.read_only,
             Level::Bad,
             "Nothing can be written by this role.",
             "Set default_transaction_read_only = off for the role of the nodes.",
         ),
-        Check::of("autovacuum", on(server.autovacuum && server.track_counts)).if_not(
+        HealthCheck::of("autovacuum", on(server.autovacuum && server.track_counts)).if_not(
             server.autovacuum && server.track_counts,
             Level::Warn,
             "Old versions of rows pile up: claims and flushes become slower from hour to hour.",
             "Set autovacuum = on and track_counts = on.",
         ),
-        Check::of(
+        HealthCheck::of(
             "idle-timeout",
             match server.idle_session_timeout_ms {
                 0 => "none".into(),
@@ -258,11 +258,11 @@ fn server(server: &Server) -> Vec<Check> {
     ]
 }
 
-fn connections(server: &Server) -> Vec<Check> {
+fn connections(server: &Server) -> Vec<HealthCheck> {
     let limit = |check, limit: i32, used: i64, of: &str| {
         let free = i64::from(limit) - used;
         let found = format!("{of} may have {limit} connections and has {used}");
-        (limit >= 0).then(|| roomy(Check::of(check, found), free))
+        (limit >= 0).then(|| roomy(HealthCheck::of(check, found), free))
     };
     let free = server.max_connections - server.reserved - server.used;
     let found = format!(
@@ -272,10 +272,10 @@ fn connections(server: &Server) -> Vec<Check> {
     let role = limit("role-limit", server.role_limit, server.role_used, &format!("role `{}`", server.role));
     let database = format!("database `{}`", server.database);
     let database = limit("database-limit", server.database_limit, server.database_used, &database);
-    [Some(roomy(Check::of("connections", found), free)), role, database].into_iter().flatten().collect()
+    [Some(roomy(HealthCheck::of("connections", found), free)), role, database].into_iter().flatten().collect()
 }
 
-fn roomy(check: Check, free: i64) -> Check {
+fn roomy(check: HealthCheck, free: i64) -> HealthCheck {
     let advice = "Raise the limit, end what holds connections, or run fewer nodes.";
     if free < NODE_CONNECTIONS {
         return check.if_not(false, Level::Bad, "There is no room for another node.", advice);
@@ -284,13 +284,13 @@ fn roomy(check: Check, free: i64) -> Check {
     check.if_not(rolling, Level::Warn, "There is room for one more node, and none for a client beside it.", advice)
 }
 
-fn schema(schema: &Schema, role: &str) -> Vec<Check> {
+fn schema(schema: &Schema, role: &str) -> Vec<HealthCheck> {
     let at = match (schema.there, schema.found) {
         (false, _) => "there is no schema `longhaul`".to_owned(),
         (true, None) => "the role may not read it".to_owned(),
         (true, Some(found)) => format!("at migration {found}; this build needs {}", schema.needed),
     };
-    let version = Check::of("schema", at);
+    let version = HealthCheck::of("schema", at);
     let version = match schema.found {
         None => version.if_not(false, Level::Bad, "Nodes and clients refuse to start.", "Grant the rights below."),
         Some(found) if found > schema.needed => {
@@ -309,7 +309,7 @@ fn schema(schema: &Schema, role: &str) -> Vec<Check> {
     }
     let migrates = schema.create && schema.owns;
     let found = format!("role `{role}` {}", if migrates { "may migrate" } else { "may not migrate" });
-    checks.push(Check::of("migrate", found).if_not(
+    checks.push(HealthCheck::of("migrate", found).if_not(
         migrates,
         Level::Warn,
         "Updates of the schema need another role; a node does not.",
@@ -318,21 +318,21 @@ fn schema(schema: &Schema, role: &str) -> Vec<Check> {
     checks
 }
 
-fn rights(schema: &Schema, role: &str) -> Check {
+fn rights(schema: &Schema, role: &str) -> HealthCheck {
     let mut lacks: Vec<String> = Vec::new();
     if !schema.usage {
         lacks.push("usage on schema longhaul".into());
     }
     lacks.extend(schema.lacks.iter().map(|(right, object)| format!("{right} on {object}")));
     if lacks.is_empty() {
-        return Check::of("rights", format!("role `{role}` has what a node needs"));
+        return HealthCheck::of("rights", format!("role `{role}` has what a node needs"));
     }
     let more = match lacks.len().saturating_sub(NAMED) {
         0 => String::new(),
         more => format!(", and {more} more"),
     };
     lacks.truncate(NAMED);
-    Check::of("rights", format!("role `{role}` lacks {}{more}", lacks.join(", "))).if_not(
+    HealthCheck::of("rights", format!("role `{role}` lacks {}{more}", lacks.join(", "))).if_not(
         false,
         Level::Bad,
         "Nodes with this role cannot work.",
@@ -341,14 +341,14 @@ fn rights(schema: &Schema, role: &str) -> Check {
     )
 }
 
-fn clock(ahead_ms: i64, error_ms: i64) -> Check {
+fn clock(ahead_ms: i64, error_ms: i64) -> HealthCheck {
     let near = ahead_ms.abs() <= CLOCK_MS.max(2 * error_ms);
     let found = match ahead_ms {
         _ if near => format!("the server's agrees with ours within {} ms", ahead_ms.abs().max(error_ms).max(1)),
         ahead if ahead > 0 => format!("the server's is {ahead} ms ahead of ours"),
         behind => format!("the server's is {} ms behind ours", behind.abs()),
     };
-    Check::of("clock", found).if_not(
+    HealthCheck::of("clock", found).if_not(
         near,
         Level::Warn,
         "No promise rests on it, the database's clock decides; but logs of this machine and the ledger tell other times.",
@@ -356,14 +356,14 @@ fn clock(ahead_ms: i64, error_ms: i64) -> Check {
     )
 }
 
-fn nodes(nodes: &Nodes) -> Check {
+fn nodes(nodes: &Nodes) -> HealthCheck {
     let found = match nodes.living {
         0 => "none is alive".to_owned(),
         n => format!("{n} alive, of version {}", nodes.versions.join(" and ")),
     };
     if !nodes.silent.is_empty() {
         let found = format!("{found}; not heard of for longer than its lease: {}", nodes.silent.join(", "));
-        return Check::of("nodes", found).if_not(
+        return HealthCheck::of("nodes", found).if_not(
             false,
             Level::Warn,
             "It is dead or cut off; a living node takes over what it holds.",
@@ -371,7 +371,7 @@ fn nodes(nodes: &Nodes) -> Check {
         );
     }
     let build = env!("CARGO_PKG_VERSION");
-    Check::of("nodes", found).if_not(
+    HealthCheck::of("nodes", found).if_not(
         nodes.versions.iter().all(|version| version == build),
         Level::Warn,
         "Nodes of another version than this program share the database: fine during an update.",

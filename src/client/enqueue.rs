@@ -6,8 +6,10 @@ use crate::domain::canonical::digest;
 use crate::domain::limits::INPUT_BYTES;
 use crate::domain::{JsonText, RunId, RunKey, RunStatus};
 use crate::error::Error;
-use crate::run::{Step, Workflow};
-use crate::store::{Hint, Made, NewRun};
+use crate::run::{Dynamic, Manifest, Step, Workflow};
+use crate::store::{Hint, Made, NewRun, Registrar};
+use serde::Serialize;
+use std::borrow::Cow;
 use std::sync::PoisonError;
 
 /// Runs per statement.
@@ -39,6 +41,37 @@ impl Client {
         let mut answers = self.enqueue_many::<W>(vec![(run_id.clone(), input)]).await?;
         let (key, _) = answers.pop().unwrap_or(Err(Error::UnknownRun(run_id.clone())))?;
         Ok(RunHandle::new(self.clone(), key, RunId::new(run_id)?))
+    }
+
+    /// Enqueues one run of a workflow that is known by its manifest: of a [`DynamicWorkflow`](crate::DynamicWorkflow), or of any
+    /// [`Flow`](crate::run::flow::Flow). As [`enqueue`](Self::enqueue) otherwise; the output is JSON.
+    ///
+    /// ```no_run
+    /// # async fn f(client: longhaul::Client, flow: longhaul::DynamicWorkflow) -> Result<(), longhaul::Error> {
+    /// use longhaul::run::flow::Flow;
+    ///
+    /// let run = client.enqueue_dynamic(flow.manifest(), "1790", &serde_json::json!({"year": 1790})).await?;
+    /// println!("{}", run.output().await?);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`enqueue`](Self::enqueue), and [`Error::Store`] when this version of the workflow is registered with other steps.
+    pub async fn enqueue_dynamic<T: Serialize + ?Sized>(
+        &self,
+        manifest: &Manifest,
+        run_id: impl Into<String>,
+        input: &T,
+    ) -> Result<RunHandle<Dynamic>, Error> {
+        let workflow = self.store().register_workflow(manifest, Registrar::Client).await?.key;
+        let run = new_run(workflow, &manifest.workflow, manifest.entry.clone(), run_id.into(), input)?;
+        let run_id = RunId::new(run.run_id.clone())?;
+        let mut answers = vec![Err(Error::UnknownRun(run.run_id.clone()))];
+        if self.write(&[run], &[0], &mut answers).await? {
+            let _ = self.store().nudge(Hint::Runs).await;
+        }
+        let (key, _) = answers.pop().unwrap_or_else(|| Err(Error::UnknownRun(run_id.to_string())))?;
+        Ok(RunHandle::new(self.clone(), key, run_id))
     }
 
     /// Enqueues many runs, set-based, and answers each in order; a bad one stops nobody.
@@ -84,9 +117,7 @@ impl Client {
         if let Some(key) = self.workflows.lock().unwrap_or_else(PoisonError::into_inner).get(&name) {
             return Ok(*key);
         }
-        let mut steps: Vec<String> = W::table().iter().map(|entry| entry.name().to_owned()).collect();
-        steps.sort_unstable();
-        let key = self.store().register_workflow(W::NAME, W::VERSION, &steps).await?;
+        let key = self.store().register_workflow(&Manifest::of::<W>(), Registrar::Client).await?.key;
         self.workflows.lock().unwrap_or_else(PoisonError::into_inner).insert(name, key);
         Ok(key)
     }
@@ -128,8 +159,18 @@ impl Client {
 }
 
 fn checked<W: Workflow>(workflow: i32, run_id: String, input: &W::Input) -> Result<NewRun, Error> {
+    new_run(workflow, W::NAME, W::Entry::NAME.into(), run_id, input)
+}
+
+fn new_run<T: Serialize + ?Sized>(
+    workflow: i32,
+    name: &str,
+    entry: Cow<'static, str>,
+    run_id: String,
+    input: &T,
+) -> Result<NewRun, Error> {
     let run_id = RunId::new(run_id)?;
     let input = JsonText::of(input, "the input", INPUT_BYTES)?;
-    let digest = digest(W::NAME, &input)?;
-    Ok(NewRun { run_id: run_id.as_str().to_owned(), workflow, entry: W::Entry::NAME, input, digest })
+    let digest = digest(name, &input)?;
+    Ok(NewRun { run_id: run_id.as_str().to_owned(), workflow, entry, input, digest })
 }

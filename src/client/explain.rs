@@ -99,15 +99,26 @@ fn runnable(facts: &Facts, said: &mut Said) {
             said.because("no node is alive".into());
             said.moves("start a node that has this workflow".into());
         }
-        (nodes, 0) => {
-            said.because(format!("none of the {nodes} living nodes has this version of the workflow"));
-            said.moves("start a node that has it".into());
-        }
+        (_, 0) => nobody(facts, said),
         (nodes, able) => {
             said.because(format!("{able} of {nodes} living nodes may claim it: they are busy, or about to"));
             said.moves("a free place on one of them; more nodes, if they are always busy".into());
         }
     }
+}
+
+/// No living node may claim the run.
+fn nobody(facts: &Facts, said: &mut Said) {
+    let nodes = facts.nodes;
+    let there = match facts.versions.as_slice() {
+        [] => "nor any other of it".to_owned(),
+        others => {
+            let others: Vec<String> = others.iter().map(ToString::to_string).collect();
+            format!("they have {}, which does not take this one over", others.join(" and "))
+        }
+    };
+    said.because(format!("none of the {nodes} living nodes has this version of the workflow; {there}"));
+    said.moves("start a node that has it, or one whose newer version takes it over".into());
 }
 
 fn owned(facts: &Facts, said: &mut Said) {
@@ -134,6 +145,10 @@ fn owned(facts: &Facts, said: &mut Said) {
 
 fn waiting(facts: &Facts, wait: &Wait, said: &mut Said) {
     said.because(format!("it has been waiting for {}", time(wait.age_ms)));
+    if facts.nodes > 0 && facts.able == 0 {
+        said.because("what it waits for would not be enough: nobody could go on with it".into());
+        nobody(facts, said);
+    }
     match wait.kind {
         WaitKind::Model => model(facts, wait, said),
         WaitKind::Human | WaitKind::External => {
@@ -236,6 +251,7 @@ mod tests {
             batch: None,
             nodes: 2,
             able: 1,
+            versions: vec![],
             branches: 2,
             a_branch: Some("~1.2.0".into()),
             error: None,
@@ -272,6 +288,8 @@ mod tests {
         );
         says(&Facts { nodes: 0, able: 0, ..facts(RunStatus::Runnable) }, &["no node is alive", "start a node"]);
         says(&Facts { able: 0, ..facts(RunStatus::Runnable) }, &["none of the 2 living nodes has this version"]);
+        let others = Facts { able: 0, versions: vec![2, 3], ..facts(RunStatus::Runnable) };
+        says(&others, &["they have 2 and 3", "takes it over"]);
         says(&facts(RunStatus::Runnable), &["1 of 2 living nodes may claim it"]);
     }
 

@@ -47,8 +47,8 @@ impl<W: Workflow> RunHandle<W> {
     /// Waits until it is over and answers its output.
     ///
     /// # Errors
-    /// [`Error::RunFailed`] with the failure; [`Error::NoOutput`] when it was canceled; [`Error::Output`] when the output
-    /// does not fit the type.
+    /// [`Error::RunFailed`] with the failure; [`Error::NoOutput`] when it was canceled; [`Error::Removed`] when it ended long ago;
+    /// [`Error::Output`] when the output does not fit the type.
     pub async fn output(&self) -> Result<W::Output, Error> {
         let mut pause = FIRST_PAUSE;
         loop {
@@ -62,7 +62,10 @@ impl<W: Workflow> RunHandle<W> {
                     let failure: Failure = serde_json::from_str(&error).map_err(unfit)?;
                     return Err(Error::RunFailed { run: run(), failure });
                 }
-                (status, ..) if status.is_terminal() => return Err(Error::NoOutput { run: run(), status }),
+                (status, ..) if status.is_terminal() => {
+                    let removed = self.view().await?.removed_at.is_some();
+                    return Err(if removed { Error::Removed(run()) } else { Error::NoOutput { run: run(), status } });
+                }
                 _ => {}
             }
             tokio::time::sleep(pause).await;

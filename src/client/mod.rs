@@ -7,10 +7,11 @@ mod doctor;
 mod enqueue;
 mod explain;
 mod handle;
+mod keep;
 mod questions;
 
 pub use answer::Canceled;
-pub use doctor::{Check, Diagnosis, Level, doctor};
+pub use doctor::{Diagnosis, HealthCheck, Level, doctor};
 pub use enqueue::Enqueued;
 pub use explain::Explanation;
 pub use handle::RunHandle;
@@ -85,9 +86,13 @@ impl Client {
     /// The whole ledger of a run.
     ///
     /// # Errors
-    /// [`Error::UnknownRun`] when there is no such run.
+    /// [`Error::UnknownRun`] when there is no such run; [`Error::Removed`] when its ledger is gone.
     pub async fn events(&self, run_id: &str) -> Result<Vec<EventView>, Error> {
-        let run = self.run(run_id).await?.key;
+        let view = self.run(run_id).await?;
+        if view.removed_at.is_some() {
+            return Err(Error::Removed(run_id.to_owned()));
+        }
+        let run = view.key;
         let mut events: Vec<EventView> = Vec::new();
         loop {
             let from = events.last().map_or(0, |e| e.id.ordinal + 1);

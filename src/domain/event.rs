@@ -23,6 +23,8 @@ status! {
         RunTakenOver = "run.taken_over",
         /// An operator set it going again.
         RunRetried = "run.retried",
+        /// It became a run of a newer version.
+        RunUpgraded = "run.upgraded",
         /// User code is about to run.
         StepStarted = "step.started",
         /// User code returned, and what it asked for is done.

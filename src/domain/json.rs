@@ -125,6 +125,38 @@ pub(crate) mod raw {
     }
 }
 
+/// Reads and writes a [`JsonText`] as a string that holds it: any format keeps it exactly. What is read is checked.
+pub(crate) mod text {
+    use super::JsonText;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub(crate) fn serialize<S: Serializer>(text: &JsonText, out: S) -> Result<S::Ok, S::Error> {
+        out.serialize_str(text.as_str())
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<JsonText, D::Error> {
+        let text = String::deserialize(from)?;
+        JsonText::parse(&text, "a stored value", usize::MAX).map_err(serde::de::Error::custom)
+    }
+
+    pub(crate) mod option {
+        use super::{Deserialize, Deserializer, JsonText, Serializer};
+
+        pub(crate) fn serialize<S: Serializer>(text: &Option<JsonText>, out: S) -> Result<S::Ok, S::Error> {
+            match text {
+                Some(text) => out.serialize_some(text.as_str()),
+                None => out.serialize_none(),
+            }
+        }
+
+        pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<JsonText>, D::Error> {
+            let text = Option::<String>::deserialize(from)?;
+            text.map(|text| JsonText::parse(&text, "a stored value", usize::MAX).map_err(serde::de::Error::custom))
+                .transpose()
+        }
+    }
+}
+
 /// Lower-case hexadecimal digits.
 pub fn hex(bytes: &[u8]) -> String {
     const HEX: &[u8; 16] = b"0123456789abcdef";

@@ -39,6 +39,39 @@ pub(crate) use status;
 #[error("`{0}` is not a word of this list")]
 pub struct UnknownWord(pub String);
 
+/// Writes a value as the text that it is shown as, and reads it from there.
+pub(crate) mod word {
+    use serde::{Deserialize, Deserializer, Serializer};
+    use std::fmt::Display;
+    use std::str::FromStr;
+
+    pub(crate) fn serialize<T: Display, S: Serializer>(value: &T, out: S) -> Result<S::Ok, S::Error> {
+        out.collect_str(value)
+    }
+
+    pub(crate) fn deserialize<'de, T: FromStr<Err: Display>, D: Deserializer<'de>>(from: D) -> Result<T, D::Error> {
+        String::deserialize(from)?.parse().map_err(serde::de::Error::custom)
+    }
+
+    pub(crate) mod option {
+        use super::{Deserialize, Deserializer, Display, FromStr, Serializer};
+
+        pub(crate) fn serialize<T: Display, S: Serializer>(value: &Option<T>, out: S) -> Result<S::Ok, S::Error> {
+            match value {
+                Some(value) => out.serialize_some(&value.to_string()),
+                None => out.serialize_none(),
+            }
+        }
+
+        pub(crate) fn deserialize<'de, T: FromStr<Err: Display>, D: Deserializer<'de>>(
+            from: D,
+        ) -> Result<Option<T>, D::Error> {
+            let text = Option::<String>::deserialize(from)?;
+            text.map(|text| text.parse().map_err(serde::de::Error::custom)).transpose()
+        }
+    }
+}
+
 status! {
     /// What a run is doing.
     RunStatus {

@@ -30,17 +30,20 @@ pub struct Position {
 }
 
 /// A wait that a step opens.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct NewWait {
     /// What is waited for.
+    #[serde(with = "super::status::word")]
     pub kind: WaitKind,
     /// The provider that is asked; of model waits only.
     pub provider: Option<String>,
     /// The request, exactly as it is to be sent or shown.
+    #[serde(with = "super::json::text")]
     pub request: JsonText,
     /// When it is over without an answer from outside.
     pub due: Option<Due>,
     /// The answer then; `None` is `null`.
+    #[serde(with = "super::json::text::option")]
     pub otherwise: Option<JsonText>,
 }
 
@@ -52,7 +55,7 @@ impl NewWait {
 }
 
 /// A moment, by the database's clock.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Due {
     /// So long after the commit that opens the wait.
     After(Duration),

@@ -13,6 +13,6 @@ mod port;
 pub use line::{Line, LineOutcome, Usage};
 pub use money::{Price, PriceTable};
 pub use port::{
-    BatchProvider, BatchState, Body, Capabilities, Identity, Listed, ListedBatch, Polled, ProviderError, RefusedCreate,
-    Results, Sent,
+    BatchProvider, BatchState, Body, Capabilities, Identity, Listed, ListedBatch, Polled, ProviderError, Refusal,
+    RefusedCreate, Results, Sent,
 };

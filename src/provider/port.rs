@@ -63,8 +63,21 @@ pub struct RefusedCreate {
     pub why: String,
     /// When the provider asked to be left alone for a while.
     pub retry_after: Option<Duration>,
-    /// Trying again is of no use until somebody acts (a wrong key, a spending cap): the account is parked.
-    pub park: bool,
+    /// What it is about.
+    pub because: Refusal,
+}
+
+/// What a refusal is about, and so what may be tried again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refusal {
+    /// The moment: no connection, a rate limit, a full queue. The same may be sent later.
+    Moment,
+    /// The account: a wrong key, an unpaid bill, a spending cap. Nothing is of use until somebody acts: the account is parked.
+    Account,
+    /// The size of the body. Half of it may be taken.
+    Size,
+    /// One of the requests, which makes the whole body unacceptable; which one, if the provider says.
+    Request(Option<i32>),
 }
 
 /// What a provider's reply to a question may lack.
@@ -127,6 +140,8 @@ pub struct Polled {
     pub state: BatchState,
     /// How many requests it has.
     pub requests: Option<i64>,
+    /// How many of them succeeded, once it has ended, as far as it says.
+    pub succeeded: Option<i64>,
     /// Where its results are.
     pub results_url: Option<String>,
 }
@@ -159,6 +174,9 @@ pub trait BatchProvider: Send + Sync + 'static {
 
     /// Asks how far a batch is.
     fn poll(&self, id: &str) -> BoxFuture<'_, Result<Polled, ProviderError>>;
+
+    /// Asks that a batch be canceled. What is under way may be finished and paid all the same; every request gets a result.
+    fn cancel(&self, id: &str) -> BoxFuture<'_, Result<(), ProviderError>>;
 
     /// Reads a batch's results.
     fn results(&self, id: &str, url: Option<&str>) -> BoxFuture<'_, Result<Results, ProviderError>>;

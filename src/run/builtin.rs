@@ -1,13 +1,14 @@
 //! The engine's own steps: they stand between an answer and the step that a workflow named, run through the same trampoline
 //! as any step, and are at-least-once like any. Their names begin with `~`, which no step of a workflow can.
 
-use super::flow::{Act, Executed, Outcome, StepInfo};
+use super::flow::{Act, Executed, Outcome, StepInfo, TypeInfo};
 use super::reply::Reply;
 use super::tool::{ToolResultBlock, Toolbox, turn};
 use crate::domain::limits::{REPLY_BYTES, REQUEST_BYTES, TOOLS_PER_TURN, TURNS};
 use crate::domain::{EventType, Frame, JsonText, NewEvent, NewWait, StepPolicy};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -20,7 +21,8 @@ static INFOS: [StepInfo; 2] = [info(HEARD, "(reply, conversation)"), info(TOOLS,
 
 const fn info(name: &'static str, input: &'static str) -> StepInfo {
     let policy = StepPolicy { attempts: 3, timeout: Some(Duration::from_secs(600)), ..StepPolicy::DEFAULT };
-    StepInfo { name, input, policy, blocking: false }
+    let input = TypeInfo { name: Cow::Borrowed(input), schema: None };
+    StepInfo { name: Cow::Borrowed(name), input, policy, blocking: false }
 }
 
 /// The step of that name, if it is one of the engine's own.

@@ -5,45 +5,15 @@
 //! and changes nothing durable. Deliberately absent: timers, threads and databases. Timeouts, retries and the pool for
 //! blocking steps are the holder's business; the boundary only carries what was declared.
 
-use crate::domain::{
-    Failure, Frame, InvalidJson, JoinRule, JsonText, NewBranch, NewEvent, NewWait, Ordinal, RunKey, StepPolicy,
-};
+pub use super::manifest::{Manifest, StepInfo, TypeInfo};
+
+use super::error::StepError;
+use super::schemas::Schemas;
+use super::upgrade::InFlight;
+use crate::domain::{Failure, Frame, InvalidJson, JoinRule, JsonText, NewBranch, NewEvent, NewWait, Ordinal, RunKey};
 use futures::future::BoxFuture;
+use std::borrow::Cow;
 use std::sync::Arc;
-
-/// What is known of a step without running it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct StepInfo {
-    /// Its name: what the database knows it by.
-    pub name: &'static str,
-    /// The Rust type of its input.
-    pub input: &'static str,
-    /// Attempts, backoff, timeout, crash limit.
-    pub policy: StepPolicy,
-    /// Whether it blocks its thread, so that it belongs on the blocking pool.
-    pub blocking: bool,
-}
-
-/// What a workflow consists of.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Manifest {
-    /// Its name.
-    pub workflow: &'static str,
-    /// Its version.
-    pub version: u32,
-    /// The step that a new run begins with.
-    pub entry: &'static str,
-    /// Its steps, sorted by name.
-    pub steps: Vec<StepInfo>,
-}
-
-impl Manifest {
-    /// The step of that name.
-    pub fn step(&self, name: &str) -> Option<&StepInfo> {
-        let place = self.steps.binary_search_by(|info| info.name.cmp(name)).ok()?;
-        self.steps.get(place)
-    }
-}
 
 /// A workflow without its types: what a node runs.
 pub trait Flow: Send + Sync + 'static {
@@ -56,6 +26,31 @@ pub trait Flow: Send + Sync + 'static {
     /// A [`Failure`] when input or state do not fit the workflow's types. It names no step: the holder knows which one
     /// the run is at.
     fn load(&self, image: Image) -> Result<Box<dyn Live>, Failure>;
+
+    /// Makes a run of an older version, which the manifest says it takes over, one of its own. May panic.
+    ///
+    /// # Errors
+    /// Why that run cannot be taken over.
+    fn upgrade(&self, from: u32, moved: InFlight) -> Result<InFlight, StepError> {
+        let _ = moved;
+        Err(StepError::fatal(format!("there is no upgrade from version {from}")))
+    }
+
+    /// What of a stored value does not fit, if anything. Never panics. By default its schema in the manifest is asked.
+    fn misfit(&self, part: Part<'_>, value: Option<&JsonText>) -> Option<String> {
+        Schemas::of(self.manifest()).misfit(part, value)
+    }
+}
+
+/// A stored value of a run, by what it has to fit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Part<'a> {
+    /// The input of the run.
+    Input,
+    /// The state of the run.
+    State,
+    /// The input of a step.
+    Arg(&'a str),
 }
 
 /// What the database holds of a run, as far as its steps need it.
@@ -142,14 +137,14 @@ pub enum Act {
     /// Go on with another step.
     Goto {
         /// Which.
-        step: &'static str,
+        step: Cow<'static, str>,
         /// Its input.
         arg: Option<JsonText>,
     },
     /// Run another step, and whatever it leads to, and continue with the result.
     Call {
         /// Which.
-        step: &'static str,
+        step: Cow<'static, str>,
         /// Its input.
         arg: Option<JsonText>,
         /// Who takes the result.

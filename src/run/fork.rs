@@ -1,7 +1,8 @@
 //! Branches: runs of their own that start from a copy of the state, and whose results are joined.
 
 use super::flow::{Act, Outcome};
-use super::next::{Next, argument};
+use super::next::Next;
+use super::want::argument;
 use super::workflow::{Data, Step, Workflow};
 use crate::domain::limits::NAME_BYTES;
 use crate::domain::{Failure, ForkPolicy, Frame, JoinRule, NewBranch};
@@ -182,9 +183,13 @@ impl<W: Workflow, T: Data> ForkEach<W, T> {
 }
 
 fn branch<W: Workflow, S: Step<W>>(name: &str, input: &S::Input) -> Result<NewBranch, Outcome> {
+    named_branch(name, S::NAME, input)
+}
+
+pub(super) fn named_branch<T: Serialize + ?Sized>(name: &str, step: &str, input: &T) -> Result<NewBranch, Outcome> {
     if name.is_empty() || name.len() > NAME_BYTES || name.chars().any(char::is_control) {
         let rule = format!("the name of a branch has 1 to {NAME_BYTES} bytes without control characters");
         return Err(Outcome::Limit(rule));
     }
-    Ok(NewBranch { name: name.to_owned(), step: S::NAME.to_owned(), arg: argument(input)? })
+    Ok(NewBranch { name: name.to_owned(), step: step.to_owned(), arg: argument(input)? })
 }

@@ -1,9 +1,10 @@
 //! What a step returns: where the run goes from here.
 
 use super::flow::{Act, Outcome};
+use super::want::{Want, Wanted, argument, carried};
 use super::workflow::{Data, Step, Workflow};
-use crate::domain::limits::{CARRY_BYTES, OUTPUT_BYTES};
-use crate::domain::{Frame, InvalidJson, JsonText, NewWait};
+use crate::domain::JsonText;
+use crate::domain::limits::OUTPUT_BYTES;
 use std::fmt;
 use std::marker::PhantomData;
 
@@ -24,7 +25,7 @@ impl<W: Workflow, O: Data> Next<W, O> {
     /// Goes on with another step.
     pub fn goto<S: Step<W, Output = O>>(step: S, input: S::Input) -> Self {
         let _ = step;
-        Self::of(argument(&input).map(|arg| Act::Goto { step: S::NAME, arg }))
+        Self::of(argument(&input).map(|arg| Act::Goto { step: S::NAME.into(), arg }))
     }
 
     /// Ends with a result: whoever called gets it; without a caller, it is the output of the run.
@@ -79,31 +80,13 @@ impl<W: Workflow, O> fmt::Debug for Next<W, O> {
 /// of it. It needs a [`then`](Suspend::then).
 #[must_use = "nothing is asked for until `.then(step)` says who takes the answer, and the step returns that"]
 pub struct Suspend<W: Workflow, T> {
-    want: Result<Want, Outcome>,
+    want: Wanted,
     types: Types<(W, T)>,
 }
 
-pub(super) enum Want {
-    Call {
-        step: &'static str,
-        arg: Option<JsonText>,
-    },
-    Wait(NewWait),
-    /// A wait whose answer one of the engine's own steps looks at first.
-    Through {
-        wait: NewWait,
-        first: Frame,
-    },
-}
-
 impl<W: Workflow, T> Suspend<W, T> {
-    pub(super) fn of(want: Result<Want, Outcome>) -> Self {
+    pub(super) fn of(want: Wanted) -> Self {
         Self { want, types: PhantomData }
-    }
-
-    /// The call of a step.
-    pub(super) fn call<S: Step<W>>(input: &S::Input) -> Self {
-        Self::of(argument(input).map(|arg| Want::Call { step: S::NAME, arg }))
     }
 
     /// The step that takes the result.
@@ -114,8 +97,7 @@ impl<W: Workflow, T> Suspend<W, T> {
 
     /// A value for the step that takes the result, which then gets both: `(result, value)`.
     pub fn carry<C: Data>(self, value: C) -> Carrying<W, T, C> {
-        let carry = JsonText::of(&value, "a carried value", CARRY_BYTES).map_err(Outcome::from);
-        Carrying { want: self.want.and_then(|want| Ok((want, carry?))), types: PhantomData }
+        Carrying { want: self.want.and_then(|want| Ok((want, carried(&value)?))), types: PhantomData }
     }
 }
 
@@ -132,22 +114,4 @@ impl<W: Workflow, T, C> Carrying<W, T, C> {
         let _ = step;
         Next::of(self.want.map(|(want, carry)| want.then(S::NAME, Some(carry))))
     }
-}
-
-impl Want {
-    fn then(self, step: &'static str, carry: Option<JsonText>) -> Act {
-        let then = Frame { step: step.to_owned(), carry };
-        match self {
-            Self::Call { step, arg } => Act::Call { step, arg, then },
-            Self::Wait(wait) => Act::Suspend { wait, then, under: None },
-            Self::Through { wait, first } => Act::Suspend { wait, then: first, under: Some(then) },
-        }
-    }
-}
-
-/// The input of a step as it is stored: nothing for `null`.
-pub(super) fn argument<T: Data>(input: &T) -> Result<Option<JsonText>, Outcome> {
-    let text =
-        JsonText::of(input, "the input of a step", CARRY_BYTES).map_err(|why: InvalidJson| Outcome::from(why))?;
-    Ok(Some(text).filter(|text| !text.is_null()))
 }

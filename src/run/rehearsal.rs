@@ -1,21 +1,13 @@
-//! A whole workflow in memory: the same trampoline and the same boundary that a node uses, without a database.
+//! A whole workflow in memory: a stepper with a script.
 
-use super::builtin;
-use super::flow::{Flow, Image, Live};
-use super::merge::Merge;
-use super::reply::Reply;
+use super::stepper::{Action, Answer, Ask, Stepper};
 use super::tool::{Tool, Toolbox};
-use super::trampoline::{self, Held};
 use super::typed::TypedFlow;
-use super::workflow::Workflow;
-use crate::domain::limits::{INPUT_BYTES, REQUEST_BYTES};
-use crate::domain::{Change, EventType, Failure, FailureCode, Fence, ForkPolicy, InvalidJson, JoinRule, JsonText};
-use crate::domain::{NewBranch, NewEvent, NewWait};
-use crate::domain::{Ordinal, Position, RunKey, Transition, WaitKind};
-use futures::future::BoxFuture;
+use super::workflow::{Step, Workflow};
+use crate::domain::limits::INPUT_BYTES;
+use crate::domain::{EventType, Failure, FailureCode, JsonText, WaitKind};
 use serde::Deserialize;
-use std::ops::ControlFlow;
-use std::time::Duration;
+use std::sync::Arc;
 
 /// Runs a workflow in memory, with scripted answers: the first test of a workflow, in microseconds.
 ///
@@ -55,86 +47,20 @@ use std::time::Duration;
 /// # }
 /// ```
 pub struct Rehearsal<W: Workflow> {
-    flow: TypedFlow<W>,
+    flow: Arc<TypedFlow<W>>,
     script: Box<dyn FnMut(&Ask) -> Answer + Send>,
     steps: Vec<String>,
     events: Vec<String>,
     requests: Vec<Ask>,
     tools: Toolbox,
-    run_id: String,
-}
-
-/// The output of a run, and its state.
-type Ended = (JsonText, Option<JsonText>);
-
-/// What a run waits for.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Ask(NewWait);
-
-impl Ask {
-    /// What kind of answer is waited for.
-    pub fn kind(&self) -> WaitKind {
-        self.0.kind
-    }
-
-    /// The provider that is asked; empty if it is not a model.
-    pub fn provider(&self) -> &str {
-        self.0.provider.as_deref().unwrap_or_default()
-    }
-
-    /// The request; `null` if it has numbers that [`serde_json::Value`] cannot hold.
-    pub fn request(&self) -> serde_json::Value {
-        self.0.request.read().unwrap_or_default()
-    }
-
-    /// The request, as it would be sent.
-    pub fn raw(&self) -> &str {
-        self.0.request.as_str()
-    }
-}
-
-/// What a script answers.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Answer(Result<JsonText, String>);
-
-impl Answer {
-    /// No answer will come, and that is why: the run fails with `model-failed`.
-    pub fn refused(why: impl Into<String>) -> Self {
-        Self(Err(why.into()))
-    }
-}
-
-impl From<Reply> for Answer {
-    fn from(reply: Reply) -> Self {
-        Self::from(JsonText::parse(reply.raw(), "an answer", REQUEST_BYTES))
-    }
-}
-
-impl From<serde_json::Value> for Answer {
-    fn from(answer: serde_json::Value) -> Self {
-        Self::from(JsonText::of(&answer, "an answer", REQUEST_BYTES))
-    }
-}
-
-impl From<Result<JsonText, InvalidJson>> for Answer {
-    fn from(answer: Result<JsonText, InvalidJson>) -> Self {
-        Self(answer.map_err(|why| why.to_string()))
-    }
 }
 
 impl<W: Workflow> Rehearsal<W> {
     /// A rehearsal that refuses whatever is asked.
     pub fn new(app: W) -> Self {
         let script = Box::new(|_: &Ask| Answer::refused("the rehearsal has no answer to it"));
-        Self {
-            flow: TypedFlow::new(app),
-            script,
-            steps: Vec::new(),
-            events: Vec::new(),
-            requests: Vec::new(),
-            tools: Toolbox::default(),
-            run_id: String::new(),
-        }
+        let (steps, events, requests) = Default::default();
+        Self { flow: Arc::new(TypedFlow::new(app)), script, steps, events, requests, tools: Toolbox::default() }
     }
 
     /// A tool that the run may use, as a node has it.
@@ -151,21 +77,22 @@ impl<W: Workflow> Rehearsal<W> {
         self
     }
 
-    /// Runs the workflow from its entry to its end.
+    /// Runs the workflow from its entry to its end; the branches of a fork one after the other.
     ///
     /// # Errors
-    /// The [`Failure`] that the run would be stored with.
+    /// The [`Failure`] that the run would be stored with. Also when an answer does not fit the schema of its question, which a
+    /// client would hear instead.
     pub async fn run(&mut self, id: &str, input: W::Input) -> Result<W::Output, Failure> {
         (self.steps, self.events, self.requests) = Default::default();
-        self.run_id = id.to_owned();
-        let entry = self.flow.manifest().entry;
-        let refused = |code: FailureCode, why: String| Failure::new(code, entry, why);
+        let refused = |code: FailureCode, why: String| Failure::new(code, W::Entry::NAME, why);
         let input = JsonText::of(&input, "the input of a run", INPUT_BYTES)
             .map_err(|why| refused(FailureCode::LimitExceeded, why.to_string()))?;
-        let image = Image { run: RunKey(1), run_id: id.into(), input, state: None, unsaved: false };
-        let entry_position = Position { step: entry.to_owned(), arg: None, stack: Vec::new() };
-        let (output, _) = self.play(image, entry_position, None).await?;
-        output.read().map_err(|why| refused(FailureCode::Undecodable, format!("the output cannot be read back: {why}")))
+        let mut stepper = Stepper::open(self.flow.clone(), id, input).with_tools(self.tools.clone());
+        let output = self.play(&mut stepper).await;
+        self.note(&mut stepper);
+        output?
+            .read()
+            .map_err(|why| refused(FailureCode::Undecodable, format!("the output cannot be read back: {why}")))
     }
 
     /// The steps that ran, in order, one entry for each execution.
@@ -183,186 +110,50 @@ impl<W: Workflow> Rehearsal<W> {
         &self.requests
     }
 
-    /// One run, from a position to its end: its output and its state. Its branches run one after the other.
-    fn play(
-        &mut self,
-        image: Image,
-        position: Position,
-        parent: Option<RunKey>,
-    ) -> BoxFuture<'_, Result<Ended, Failure>> {
-        Box::pin(self.played(image, position, parent))
-    }
-
-    async fn played(&mut self, mut image: Image, position: Position, parent: Option<RunKey>) -> Result<Ended, Failure> {
-        let mut held = Held { run: image.run, parent, fence: Fence(1), cursor: 0, position, errors: 0, starts: 1 };
-        self.happens(&mut held, &[EventType::RunEnqueued, EventType::StepStarted]);
-        let mut live = match self.flow.load(image.clone()) {
-            Ok(live) => live,
-            Err(failure) => {
-                let failed = trampoline::fail(&held, failure.clone());
-                self.note(&failed.events);
-                return Err(Failure { step: held.position.step, ..failure });
-            }
-        };
+    async fn play(&mut self, stepper: &mut Stepper) -> Result<JsonText, Failure> {
+        let stuck = |why: String| Failure::new(FailureCode::Undecodable, W::Entry::NAME, why);
         loop {
-            let transition = self.bounce(live.as_mut(), &held).await;
-            self.note(&transition.events);
-            if let Some(state) = &transition.state {
-                image.state = Some(state.clone());
+            for ask in stepper.questions() {
+                self.answered(stepper, ask).map_err(stuck)?;
             }
-            if let Change::Fork { position, branches, rule } = &transition.change {
-                let (cursor, position) = (transition.next_cursor(), position.clone());
-                held = Held { cursor, position, errors: 0, starts: 1, ..held };
-                held = self.joined(&mut image, held, branches, *rule).await?;
-                live = self.flow.load(image.clone())?;
-                image.unsaved = false;
-                continue;
+            match stepper.next_action() {
+                Action::RunStep { step, .. } => self.steps.push(step),
+                Action::Join { .. } => {}
+                Action::Finished(output) => return Ok(output),
+                Action::Failed(failure) => return Err(failure),
+                // A typed workflow has every step it names, and whatever is asked was answered.
+                Action::Wait(_) => return Err(stuck("a question was not answered".to_owned())),
+                Action::Canceled => return Err(stuck("it was canceled".to_owned())),
+                Action::Parked { reason, .. } => return Err(stuck(reason)),
             }
-            held = match self.outside(held, transition) {
-                ControlFlow::Continue(held) => held,
-                ControlFlow::Break(end) => return end.map(|output| (output, image.state)),
-            };
+            stepper.run_one_step().await.map_err(|why| stuck(why.to_string()))?;
+            self.note(stepper);
         }
     }
 
-    /// One step, through the trampoline.
-    async fn bounce(&mut self, live: &mut dyn Live, held: &Held) -> Transition {
-        let info = match trampoline::admit(self.flow.manifest(), held) {
-            Ok(info) => info.clone(),
-            Err(instead) => return *instead,
-        };
-        self.steps.push(held.position.step.clone());
-        let (step, arg) = (&held.position.step, held.position.arg.clone());
-        let executed = match builtin::find(step) {
-            Some(_) => builtin::call(step, arg, &self.run_id, &self.tools).await,
-            None => live.call(step, arg, held.cursor).await,
-        };
-        trampoline::settle(held, &info, executed, Duration::ZERO, true, 0.0)
-    }
-
-    /// What the world outside does in time happens at once: what was released is claimed, what was asked is answered.
-    fn outside(&mut self, held: Held, transition: Transition) -> ControlFlow<Result<JsonText, Failure>, Held> {
-        let (cursor, change) = (transition.next_cursor(), transition.change.clone());
-        if let Some(held) = trampoline::advance(held.clone(), transition) {
-            return ControlFlow::Continue(held);
-        }
-        let after = |position, errors| Held { cursor, position, errors, starts: 1, ..held.clone() };
-        match change {
-            Change::Continue(position) => ControlFlow::Continue(after(position, 0)),
-            Change::Release { position, errors, .. } => {
-                let mut held = after(position, errors);
-                self.happens(&mut held, &[EventType::StepStarted]);
-                ControlFlow::Continue(held)
-            }
-            Change::Suspend { position, wait } => match self.answered(after(position, 0), wait) {
-                Ok(held) => ControlFlow::Continue(held),
-                Err(failure) => ControlFlow::Break(Err(failure)),
-            },
-            // Branches are played where the transition is made.
-            Change::Fork { position, .. } => ControlFlow::Continue(after(position, 0)),
-            Change::Complete(output) => ControlFlow::Break(Ok(output)),
-            Change::Fail(failure) => ControlFlow::Break(Err(failure)),
-            // A typed workflow has every step it names, so nothing is ever held back here.
-            Change::Park(reason) => {
-                ControlFlow::Break(Err(Failure::new(FailureCode::Undecodable, &held.position.step, reason)))
-            }
-        }
-    }
-
-    /// Runs the branches one after the other, and hands on their results.
-    async fn joined(
-        &mut self,
-        image: &mut Image,
-        mut held: Held,
-        branches: &[NewBranch],
-        rule: JoinRule,
-    ) -> Result<Held, Failure> {
-        let mut results = Vec::with_capacity(branches.len());
-        let mut merge = rule.merge.then(|| Merge::new(image.state.clone().unwrap_or_else(JsonText::null)));
-        let (mut guilty, mut conflict) = (None, None);
-        for branch in branches {
-            let position = Position { step: branch.step.clone(), arg: branch.arg.clone(), stack: Vec::new() };
-            match self.play(image.clone(), position, Some(image.run)).await {
-                Ok((result, state)) => {
-                    if let (Some(merge), Some(state)) = (&mut merge, state) {
-                        conflict = conflict.or(merge.add(&branch.name, &state).err());
-                    }
-                    results.push(match rule.policy {
-                        ForkPolicy::Collect => format!(r#"{{"ok":{}}}"#, result.as_str()),
-                        ForkPolicy::WaitAll | ForkPolicy::FailFast => result.as_str().to_owned(),
-                    });
-                }
-                Err(why) if rule.policy == ForkPolicy::Collect => {
-                    results.push(format!(r#"{{"failed":{}}}"#, serde_json::to_string(&why).unwrap_or_default()));
-                }
-                Err(why) => {
-                    guilty = guilty.or(Some(format!("branch `{}`: {}", branch.name, why.message)));
-                    if rule.policy == ForkPolicy::FailFast {
-                        break;
-                    }
-                }
-            }
-        }
-        if let Some(why) = guilty {
-            self.happens(&mut held, &[EventType::ForkFailed, EventType::RunFailed]);
-            return Err(Failure::new(FailureCode::BranchFailed, &held.position.step, why));
-        }
-        self.happens(&mut held, &[EventType::ForkJoined, EventType::StepStarted]);
-        if let Some(why) = conflict {
-            self.happens(&mut held, &[EventType::StepFailed, EventType::RunFailed]);
-            return Err(Failure::new(FailureCode::ForkConflict, &held.position.step, why.to_string()));
-        }
-        if let Some(state) = merge.and_then(Merge::finish) {
-            (image.state, image.unsaved) = (Some(state), true);
-        }
-        let results = JsonText::stored(format!("[{}]", results.join(",")));
-        held.position = trampoline::resume(held.position, &results, None);
-        Ok(held)
-    }
-
-    fn answered(&mut self, mut held: Held, wait: NewWait) -> Result<Held, Failure> {
-        let answered: &[EventType] = match wait.kind {
-            WaitKind::Human => &[EventType::HumanAnswered, EventType::StepStarted],
-            WaitKind::External => &[EventType::ExternalAnswered, EventType::StepStarted],
-            WaitKind::Timer => &[EventType::TimerFired, EventType::StepStarted],
-            _ => &[EventType::ModelAnswered, EventType::ModelApplied, EventType::StepStarted],
-        };
-        let ask = Ask(wait);
-        // Time passes at once.
-        let answer = match ask.kind() {
-            WaitKind::Timer => Answer(Ok(JsonText::null())),
-            _ => (self.script)(&ask),
+    /// What the world outside does in time happens at once.
+    fn answered(&mut self, stepper: &mut Stepper, ask: Ask) -> Result<(), String> {
+        let done = match ask.kind() {
+            WaitKind::Timer => stepper.expire(ask.wait()),
+            _ => stepper.answer(ask.wait(), (self.script)(&ask)),
         };
         self.requests.push(ask);
-        match answer.0 {
-            Ok(answer) => {
-                self.happens(&mut held, answered);
-                let request = self.requests.last().map(|ask| &ask.0.request);
-                held.position = trampoline::resume(held.position, &answer, request);
-                Ok(held)
-            }
-            Err(why) => {
-                self.happens(&mut held, &[EventType::ModelFailed, EventType::RunFailed]);
-                Err(Failure::new(FailureCode::ModelFailed, &held.position.step, why))
-            }
-        }
+        done.map_err(|why| why.to_string())
     }
 
-    /// Events that a node or a client adds from outside.
-    fn happens(&mut self, held: &mut Held, kinds: &[EventType]) {
-        self.events.extend(kinds.iter().map(ToString::to_string));
-        held.cursor += kinds.len() as Ordinal;
-    }
-
-    fn note(&mut self, events: &[NewEvent]) {
-        self.events.extend(events.iter().map(|event| custom_name(event).unwrap_or_else(|| event.kind.to_string())));
+    fn note(&mut self, stepper: &mut Stepper) {
+        let events = stepper.take_events();
+        self.events.extend(events.iter().map(|event| match event.kind {
+            EventType::Custom => custom_name(&event.payload),
+            kind => kind.to_string(),
+        }));
     }
 }
 
-fn custom_name(event: &NewEvent) -> Option<String> {
+fn custom_name(payload: &JsonText) -> String {
     #[derive(Deserialize)]
     struct Named {
         r#type: String,
     }
-    (event.kind == EventType::Custom).then(|| event.payload.read().ok().map(|Named { r#type }| r#type)).flatten()
+    payload.read().map_or_else(|_| EventType::Custom.to_string(), |Named { r#type }| r#type)
 }

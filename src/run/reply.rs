@@ -54,6 +54,21 @@ pub struct Usage {
     pub cache_read_input_tokens: u64,
 }
 
+/// Any JSON: what a provider says is not ours to describe.
+impl schemars::JsonSchema for Reply {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Reply".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!(true)
+    }
+}
+
 impl Reply {
     /// A reply from the provider's JSON.
     ///
@@ -71,6 +86,11 @@ impl Reply {
             "stop_reason": "end_turn", "stop_sequence": null,
             "usage": {"input_tokens": 0, "output_tokens": 0},
         }))
+    }
+
+    /// The JSON, as a text that can be stored.
+    pub(crate) fn into_json(self) -> JsonText {
+        self.0
     }
 
     /// The JSON, as it came.

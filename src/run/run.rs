@@ -1,17 +1,15 @@
 //! The run, as its steps see it.
 
 use super::ask::Asking;
-use super::builtin::{self, Conversation};
-use super::flow::Outcome;
 use super::fork::{Fork, ForkEach};
 use super::model::ModelRequest;
-use super::next::{Suspend, Want};
+use super::next::Suspend;
 use super::record::{RecordError, Recorder};
 use super::reply::{Reply, ToolUse};
 use super::tool::ToolResultBlock;
+use super::want::{Question, Want};
 use super::workflow::{Data, Step, Workflow};
-use crate::domain::limits::{CARRY_BYTES, NAME_BYTES};
-use crate::domain::{Cause, Due, EventId, JsonText, NewEvent, NewWait, Ordinal, RunKey, WaitKind};
+use crate::domain::{Cause, Due, EventId, NewEvent, Ordinal, RunKey, WaitKind};
 use chrono::{DateTime, Utc};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -51,42 +49,36 @@ impl<W: Workflow> Run<W> {
     /// Runs another step, and whatever it leads to, and continues with the result. Calls nest up to 256 deep.
     pub fn call<S: Step<W>>(&self, step: S, input: S::Input) -> Suspend<W, S::Output> {
         let _ = step;
-        Suspend::call::<S>(&input)
+        Suspend::of(Want::call(S::NAME, &input))
     }
 
     /// Asks a model. The request joins a batch of the named provider; the run waits without holding anything.
     pub fn model(&self, provider: impl Into<String>, request: impl Into<ModelRequest>) -> Suspend<W, Reply> {
-        let asked = named(provider.into()).and_then(|provider| Ok((provider, request.into().into_text()?)));
-        Suspend::of(asked.map(|(provider, request)| Want::Wait(NewWait::model(provider, request))))
+        Suspend::of(Want::model(provider.into(), request.into()))
     }
 
     /// The tool loop: asks a model, uses the tools that its reply asks for, tells it what they answered, and asks again, until a
     /// reply asks for none. Each turn is a durable wait of its own, and travels in a batch like any request. The tools are
     /// those that the node has; the request names those that the model may use.
     pub fn converse(&self, provider: impl Into<String>, request: impl Into<ModelRequest>) -> Suspend<W, Reply> {
-        let asked = named(provider.into()).and_then(|provider| {
-            let request = request.into().into_text()?;
-            builtin::ask(&Conversation { provider, turns: 0 }, request)
-        });
-        Suspend::of(asked.map(|(wait, first)| Want::Through { wait, first }))
+        Suspend::of(Want::converse(provider.into(), request.into()))
     }
 
     /// Uses tools of the node, one after the other. A tool that is missing or fails is an answer, for the model to read.
     pub fn tools(&self, uses: Vec<ToolUse>) -> Suspend<W, Vec<ToolResultBlock>> {
-        let arg = JsonText::of(&uses, "uses of tools", CARRY_BYTES).map_err(Outcome::from);
-        Suspend::of(arg.map(|arg| Want::Call { step: builtin::TOOLS, arg: Some(arg) }))
+        Suspend::of(Want::tools(&uses))
     }
 
     /// Asks a person, whose answer is a `T`. The question is stored with the JSON Schema of the answer, and an answer is checked
     /// against it before it is written.
     pub fn human<T: Data + JsonSchema>(&self, prompt: impl Into<String>) -> Asking<W, T> {
-        let schema = serde_json::to_value(schemars::schema_for!(T)).ok();
-        Asking::new(WaitKind::Human, prompt.into(), schema)
+        let question = Question::new(WaitKind::Human, prompt.into());
+        Asking::new(question.with("schema", &schemars::schema_for!(T)))
     }
 
     /// Waits for another service, whose answer is a `T`. It answers by this run's id.
     pub fn external<T: Data>(&self, what: impl Into<String>) -> Asking<W, T> {
-        Asking::new(WaitKind::External, what.into(), None)
+        Asking::new(Question::new(WaitKind::External, what.into()))
     }
 
     /// Opens branches that run at the same time, anywhere: each is a run of its own, with this run's input and a copy of its state,
@@ -103,17 +95,12 @@ impl<W: Workflow> Run<W> {
 
     /// Waits for a while, holding nothing.
     pub fn sleep(&self, time: Duration) -> Suspend<W, ()> {
-        self.timer(Due::After(time))
+        Suspend::of(Ok(Want::timer(Due::After(time))))
     }
 
     /// Waits until a moment of the database's clock, holding nothing. A moment that has passed is at once.
     pub fn until(&self, moment: DateTime<Utc>) -> Suspend<W, ()> {
-        self.timer(Due::At(moment))
-    }
-
-    fn timer(&self, due: Due) -> Suspend<W, ()> {
-        let (kind, due, request) = (WaitKind::Timer, Some(due), JsonText::null());
-        Suspend::of(Ok(Want::Wait(NewWait { kind, provider: None, request, due, otherwise: None })))
+        Suspend::of(Ok(Want::timer(Due::At(moment))))
     }
 
     /// Records an event of your own in the run's ledger, stored with what the step returns. The id can be a cause at once.
@@ -147,14 +134,6 @@ impl<W: Workflow> Run<W> {
     pub(super) fn recorded(&mut self) -> Vec<NewEvent> {
         self.recorder.take()
     }
-}
-
-fn named(provider: String) -> Result<String, Outcome> {
-    if provider.is_empty() || provider.len() > NAME_BYTES {
-        let text = format!("the name of a provider has 1 to {NAME_BYTES} bytes, this one has {}", provider.len());
-        return Err(Outcome::Limit(text));
-    }
-    Ok(provider)
 }
 
 impl<W: Workflow> fmt::Debug for Run<W> {

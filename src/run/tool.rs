@@ -60,7 +60,7 @@ impl<T: Tool> AnyTool for T {
 pub(crate) struct Toolbox(BTreeMap<&'static str, Arc<dyn AnyTool>>);
 
 /// A result as the model reads it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, serde::Deserialize, schemars::JsonSchema)]
 pub struct ToolResultBlock {
     /// Always `tool_result`.
     #[serde(rename = "type")]

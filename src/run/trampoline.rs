@@ -16,7 +16,8 @@ use super::builtin;
 use super::flow::{Act, Executed, Manifest, Outcome, StepInfo};
 use crate::domain::{Change, EventType, Failure, FailureCode, Fence, Frame, JsonText, NewEvent, Ordinal};
 use crate::domain::{Position, RunKey, Transition, WaitKind};
-use payload::{Asked, Completed, Ended, Failed, Halted, Mark, Opened, Parked, Started, event};
+use payload::{Asked, Completed, Failed, Halted, Mark, Opened, Parked};
+pub(super) use payload::{Ended, Started, event};
 use std::time::Duration;
 
 /// What the holder of a run knows of it.
@@ -150,13 +151,13 @@ fn done(held: &Held, act: Act, state: Option<JsonText>, records: Vec<NewEvent>, 
     let mut stack = held.position.stack.clone();
     let position = match act {
         Act::Goto { step, arg } => {
-            completed("goto", Some(step));
-            Position { step: step.to_owned(), arg, stack }
+            completed("goto", Some(&step));
+            Position { step: step.into_owned(), arg, stack }
         }
         Act::Call { step, arg, then } => {
-            completed("call", Some(step));
+            completed("call", Some(&step));
             stack.push(then);
-            Position { step: step.to_owned(), arg, stack }
+            Position { step: step.into_owned(), arg, stack }
         }
         Act::Finish(value) => match stack.pop() {
             Some(Frame { step, carry }) => {
@@ -215,7 +216,7 @@ fn retried(
     }
     let delay = info.policy.backoff.after(errors, spread);
     let retry_ms = Some(u64::try_from(delay.as_millis()).unwrap_or(u64::MAX));
-    let failed = Failed { step: info.name, code: code.as_str(), attempt: errors, us: Some(us), retry_ms };
+    let failed = Failed { step: &info.name, code: code.as_str(), attempt: errors, us: Some(us), retry_ms };
     let events = vec![event(EventType::StepFailed, &failed)];
     transition(held, Change::Release { position: held.position.clone(), delay, errors }, None, events)
 }

@@ -1,8 +1,10 @@
 //! A typed workflow behind the erased boundary.
 
-use super::flow::{Act, Executed, Flow, Image, Live, Manifest, Outcome};
+use super::error::StepError;
+use super::flow::{Act, Executed, Flow, Image, Live, Manifest, Outcome, Part};
 use super::run::Run;
-use super::workflow::{Step, StepEntry, Workflow};
+use super::upgrade::InFlight;
+use super::workflow::{StepEntry, Workflow};
 use crate::domain::limits::STATE_BYTES;
 use crate::domain::{Failure, FailureCode, JsonText, Ordinal};
 use futures::FutureExt;
@@ -22,10 +24,13 @@ pub struct TypedFlow<W: Workflow> {
 impl<W: Workflow> TypedFlow<W> {
     /// The flow of a workflow; `app` is what its steps find in `run.app`.
     pub fn new(app: W) -> Self {
-        let mut table = W::table();
-        table.sort_by_key(|entry| entry.info.name);
-        let steps = table.iter().map(|entry| entry.info.clone()).collect();
-        let manifest = Manifest { workflow: W::NAME, version: W::VERSION, entry: W::Entry::NAME, steps };
+        Self::of(app, Manifest::of::<W>(), W::table())
+    }
+
+    /// A flow of these steps; those of the manifest are written from them.
+    pub(super) fn of(app: W, mut manifest: Manifest, mut table: Vec<StepEntry<W>>) -> Self {
+        table.sort_by(|a, b| a.info.name.cmp(&b.info.name));
+        manifest.steps = table.iter().map(|entry| entry.info.clone()).collect();
         Self { app: Arc::new(app), manifest, table: table.into() }
     }
 
@@ -52,6 +57,46 @@ impl<W: Workflow> Flow for TypedFlow<W> {
             Err(panic) => Err(Failure::new(FailureCode::StepPanic, "", panic_text(panic.as_ref()))),
         }
     }
+
+    fn upgrade(&self, from: u32, moved: InFlight) -> Result<InFlight, StepError> {
+        W::upgrade(from, moved)
+    }
+
+    fn misfit(&self, part: Part<'_>, value: Option<&JsonText>) -> Option<String> {
+        misfit::<W>(&self.table, part, value)
+    }
+}
+
+/// What of a stored value does not fit the workflow's types.
+pub(crate) fn misfit<W: Workflow>(table: &[StepEntry<W>], part: Part<'_>, value: Option<&JsonText>) -> Option<String> {
+    let null = JsonText::null();
+    let looked = catch_unwind(AssertUnwindSafe(|| match part {
+        Part::Input => decode::<W::Input>(value.unwrap_or(&null), "the input").err(),
+        Part::State => restore::<W>(value).err(),
+        Part::Arg(step) => {
+            let entry = table.iter().find(|entry| entry.info.name == step)?;
+            (entry.misfit)(value)
+        }
+    }));
+    let why = looked.unwrap_or_else(|panic| Some(format!("reading it panics: {}", panic_text(panic.as_ref()))));
+    why.map(|why| without_quotes(&why))
+}
+
+/// A text without what stands between double quotes: serde repeats strings that do not fit, and they may be anything.
+fn without_quotes(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let (mut inside, mut escaped) = (false, false);
+    for c in text.chars() {
+        let quote = c == '"' && !escaped;
+        escaped = inside && c == '\\' && !escaped;
+        if quote {
+            out.push_str(if inside { "..\"" } else { "\"" });
+            inside = !inside;
+        } else if !inside {
+            out.push(c);
+        }
+    }
+    out
 }
 
 struct Loaded<W: Workflow> {
@@ -97,10 +142,10 @@ impl<W: Workflow> Loaded<W> {
         cursor: Ordinal,
     ) -> Result<(Act, Option<JsonText>), Outcome> {
         self.run.record_from(cursor);
-        let Ok(place) = self.table.binary_search_by(|entry| entry.info.name.cmp(step)) else {
-            return Err(Outcome::Undecodable(format!("workflow `{}` has no step `{step}`", W::NAME)));
+        let Ok(place) = self.table.binary_search_by(|entry| (*entry.info.name).cmp(step)) else {
+            return Err(Outcome::Undecodable(format!("the workflow has no step `{step}`")));
         };
-        let call = self.table[place].call;
+        let call = self.table[place].call.clone();
         self.begin()?;
         let act = call(&mut self.run, arg).await?;
         // What branches make of the state is measured against what it was: it has to be stored.
@@ -151,9 +196,25 @@ fn decode<T: DeserializeOwned>(text: &JsonText, what: &str) -> Result<T, String>
     text.read().map_err(|why| format!("{what} does not fit `{}`: {why}", std::any::type_name::<T>()))
 }
 
-fn panic_text(panic: &(dyn Any + Send)) -> String {
+pub(super) fn panic_text(panic: &(dyn Any + Send)) -> String {
     if let Some(text) = panic.downcast_ref::<&str>() {
         return (*text).to_owned();
     }
     panic.downcast_ref::<String>().cloned().unwrap_or_else(|| "a panic that is no text".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_quoted_is_not_repeated() {
+        let masked = |text| without_quotes(text);
+        assert_eq!(
+            masked(r#"invalid type: string "a \"b\" c", expected i64"#),
+            r#"invalid type: string "..", expected i64"#
+        );
+        assert_eq!(masked("missing field `tries`"), "missing field `tries`");
+        assert_eq!(masked(r#"cut "open"#), "cut \"");
+    }
 }

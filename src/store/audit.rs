@@ -36,6 +36,8 @@ pub(crate) struct RunRow {
     pub owner: Option<Uuid>,
     pub owner_known: bool,
     pub owner_dead_ms: Option<i64>,
+    /// Its records were removed: nothing but the row is there.
+    pub removed: bool,
     pub has_input: bool,
     pub has_output: bool,
     pub has_error: bool,
@@ -60,8 +62,9 @@ pub(crate) struct EventRow {
 pub(crate) struct CauseRow {
     /// Which of those asked for.
     pub place: i32,
-    pub nonce: i64,
-    pub at: DateTime<Utc>,
+    /// `None`: the records of that run were removed.
+    pub nonce: Option<i64>,
+    pub at: Option<DateTime<Utc>>,
 }
 
 /// A wait, with the item that carries its latest attempt.
@@ -88,7 +91,10 @@ pub(crate) struct BatchRow {
     pub id: i64,
     pub status: i16,
     pub intent: Uuid,
+    /// How many items it should have: those it had, without the removed ones.
     pub n: i32,
+    /// Whether some were removed.
+    pub thinned: bool,
     pub lease: i64,
     pub due: bool,
     pub account_fence: Option<i64>,
@@ -161,7 +167,7 @@ select r.id as "id!", r.status as "status!", r.cursor as "cursor!", r.wait as "w
     r.ready_at is not null as "ready!", r.reason is not null as "has_reason!", r.owner as "owner?",
     n.id is not null as "owner_known!",
     (extract(epoch from longhaul.now() - n.dead_at) * 1000)::bigint as "owner_dead_ms?",
-    i.run is not null as "has_input!", o.body is not null as "has_output!", o.error is not null as "has_error!"
+    r.removed_at is not null as "removed!", i.body is not null as "has_input!", o.body is not null as "has_output!", o.error is not null as "has_error!"
 from (select * from longhaul.runs where id > $1 order by id limit $2) r
     left join longhaul.nodes n on n.id = r.owner
     left join longhaul.inputs i on i.run = coalesce(r.input_of, r.id)
@@ -198,8 +204,11 @@ from longhaul.events where (run, ordinal) > ($1, $2) and run <= $3 order by run,
         let rows = sqlx::query_as!(
             CauseRow,
             r#"
-select c.place as "place!", e.nonce, e.at from unnest($1::int[], $2::bigint[], $3::int[]) as c (place, run, ordinal)
-join longhaul.events e on e.run = c.run and e.ordinal = c.ordinal
+select c.place as "place!", e.nonce as "nonce?", e.at as "at?"
+from unnest($1::int[], $2::bigint[], $3::int[]) as c (place, run, ordinal)
+left join longhaul.events e on e.run = c.run and e.ordinal = c.ordinal
+left join longhaul.runs r on r.id = c.run
+where e.run is not null or r.removed_at is not null
 "#,
             &place,
             run,
@@ -262,7 +271,7 @@ where r.id > $1 and r.id <= $2 and r.parent is not null and not exists (
 union all
 select w.run, 'has not the branches that it opened' from longhaul.waits w
 join longhaul.requests q on q.run = w.run and q.ordinal = w.ordinal
-where w.run > $1 and w.run <= $2 and w.kind = 5 and (q.body ->> 'branches')::int <> (
+where w.run > $1 and w.run <= $2 and w.kind = 5 and (q.body ->> 'branches')::bigint is distinct from (
     select count(*) from longhaul.fork_branches f where f.run = w.run and f.ordinal = w.ordinal
 )
 "#,
@@ -295,7 +304,8 @@ where not exists (select from longhaul.runs r where r.id = bodies.run) order by 
         let rows = sqlx::query_as!(
             BatchRow,
             r#"
-select b.id as "id!", b.status as "status!", b.intent as "intent!", b.n as "n!", b.lease as "lease!",
+select b.id as "id!", b.status as "status!", b.intent as "intent!", b.n - b.removed_items as "n!",
+    b.removed_items > 0 as "thinned!", b.lease as "lease!",
     b.check_at is not null as "due!", a.fence as "account_fence?", b.owner as "owner?", n.id is not null as "owner_known!",
     (extract(epoch from longhaul.now() - n.dead_at) * 1000)::bigint as "owner_dead_ms?"
 from (select * from longhaul.batches where id > $1 order by id limit $2) b

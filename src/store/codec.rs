@@ -74,6 +74,7 @@ codes!(EventType {
     RunParked = 5,
     RunTakenOver = 6,
     RunRetried = 7,
+    RunUpgraded = 10,
     StepStarted = 20,
     StepCompleted = 21,
     StepFailed = 22,

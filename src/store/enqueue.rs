@@ -4,6 +4,7 @@ use super::error::StoreError;
 use crate::domain::{JsonText, RunKey, RunStatus};
 use crate::store::codec::Code;
 use sqlx::PgPool;
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 /// A run to be made.
@@ -11,7 +12,7 @@ use std::collections::HashMap;
 pub(crate) struct NewRun {
     pub run_id: String,
     pub workflow: i32,
-    pub entry: &'static str,
+    pub entry: Cow<'static, str>,
     pub input: JsonText,
     pub digest: [u8; 32],
 }
@@ -97,7 +98,7 @@ select place as "place!", id as "id!" from keyed
         &place,
         &of(|r| &r.run_id) as _,
         &workflow,
-        &of(|r| r.entry) as _,
+        &of(|r| r.entry.as_ref()) as _,
         &of(|r| r.input.as_str()) as _,
         &digest as _,
         &payload

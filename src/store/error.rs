@@ -38,13 +38,29 @@ pub enum StoreError {
         advice: &'static str,
     },
     /// The same version of a workflow was registered with other steps.
-    #[error("workflow `{name}` version {version} is registered with other steps: give the changed one a new VERSION")]
+    #[error(
+        "workflow `{name}` version {version} is registered with other steps{}: give the changed one a new VERSION",
+        other_steps(missing, added)
+    )]
     WorkflowDrift {
         /// The workflow.
         name: String,
         /// Its version.
         version: u32,
+        /// Steps that are registered and not here.
+        missing: Vec<String>,
+        /// Steps that are here and not registered.
+        added: Vec<String>,
     },
+}
+
+/// Which steps are not the same, for the message.
+fn other_steps(missing: &[String], added: &[String]) -> String {
+    let list = |what: &str, steps: &[String]| match steps {
+        [] => String::new(),
+        steps => format!(" ({what}: {})", steps.join(", ")),
+    };
+    list("missing here", missing) + &list("new here", added)
 }
 
 impl StoreError {

@@ -26,6 +26,8 @@ pub(crate) struct Facts {
     /// Living nodes, and those of them that have this version.
     pub nodes: i64,
     pub able: i64,
+    /// The versions of its workflow that living nodes have.
+    pub versions: Vec<i32>,
     /// Branches that it waits for and that are not over, and one of them.
     pub branches: i64,
     pub a_branch: Option<String>,
@@ -98,6 +100,10 @@ select r.run_id, v.name as workflow, v.version, r.status, r.step, r.fence, r.sta
     (extract(epoch from ms.now - b.sending_at) * 1000)::bigint as sent_ago_ms,
     (select count(*) from longhaul.nodes l where l.dead_at is null) as "nodes!",
     (select count(*) from longhaul.nodes l where l.dead_at is null and r.workflow = any(l.workflows)) as "able!",
+    array(
+        select distinct s.version from longhaul.nodes l join longhaul.workflow_versions s on s.id = any(l.workflows)
+        where l.dead_at is null and s.name = v.name order by 1
+    ) as "versions!",
     o.error::text as error, k.open as "branches!", k.one as a_branch
 from longhaul.runs r
 cross join ms
@@ -163,6 +169,7 @@ where r.run_id = $1
         batch,
         nodes: r.nodes,
         able: r.able,
+        versions: r.versions,
         branches: r.branches,
         a_branch: r.a_branch,
         error: r.error.as_deref().and_then(|error| text(error, "message")),

@@ -6,7 +6,7 @@
 use super::codec::Code;
 use super::error::StoreError;
 use crate::domain::event::Cause;
-use crate::domain::{Change, Due, NewEvent, Position, RunStatus, Transition, WaitKind};
+use crate::domain::{Change, Due, JoinRule, NewEvent, Position, RunStatus, Transition, WaitKind};
 use sqlx::PgConnection;
 use sqlx::types::chrono::{DateTime, Utc};
 use std::borrow::Cow;
@@ -56,6 +56,14 @@ struct Kids<'a> {
     name: Vec<&'a str>,
     step: Vec<&'a str>,
     arg: Vec<Option<&'a str>>,
+}
+
+/// What is kept of a fork as its wait's request.
+#[derive(serde::Serialize)]
+struct Forked {
+    #[serde(flatten)]
+    rule: JoinRule,
+    branches: usize,
 }
 
 /// One of the two events that nearly every transition has.
@@ -159,9 +167,10 @@ impl<'a> Columns<'a> {
                 position = Some(next);
                 wait = Some(new);
             }
-            Change::Fork { position: next, rule, .. } => {
+            Change::Fork { position: next, rule, branches } => {
                 (status, position) = (RunStatus::Waiting, Some(next));
-                fork = Some(serde_json::to_string(rule).map_err(|e| StoreError::Corrupt(e.to_string()))?);
+                let asked = Forked { rule: *rule, branches: branches.len() };
+                fork = Some(serde_json::to_string(&asked).map_err(|e| StoreError::Corrupt(e.to_string()))?);
             }
             Change::Complete(output) => (status, body) = (RunStatus::Completed, Some(output.as_str())),
             Change::Fail(failure) => {

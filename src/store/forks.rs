@@ -122,7 +122,7 @@ pub(super) async fn states(
 ) -> Result<Vec<BranchState>, StoreError> {
     let rows = sqlx::query!(
         r#"
-select f.branch, f.name, c.state::text as state from longhaul.fork_branches f join longhaul.runs c on c.id = f.child
+select f.branch, f.name, c.workflow, c.step, c.state::text as state from longhaul.fork_branches f join longhaul.runs c on c.id = f.child
 where f.run = $1 and f.ordinal = $2 and f.branch >= $3 and c.status = 5
 order by f.branch limit $4
 "#,
@@ -133,8 +133,13 @@ order by f.branch limit $4
     )
     .fetch_all(pool)
     .await?;
-    let states =
-        rows.into_iter().map(|r| BranchState { branch: r.branch, name: r.name, state: r.state.map(JsonText::stored) });
+    let states = rows.into_iter().map(|r| BranchState {
+        branch: r.branch,
+        name: r.name,
+        workflow: r.workflow,
+        step: r.step,
+        state: r.state.map(JsonText::stored),
+    });
     Ok(states.collect())
 }
 
@@ -143,5 +148,8 @@ order by f.branch limit $4
 pub(crate) struct BranchState {
     pub branch: i32,
     pub name: String,
+    /// The key of the version it ended under, and its last step.
+    pub workflow: i32,
+    pub step: String,
     pub state: Option<JsonText>,
 }

@@ -5,23 +5,30 @@
 use super::accounts::{self, Brake, Lease};
 use super::answers::{self, OpenWait};
 use super::cancel::{self, Before};
+use super::check::{self, Page};
 use super::claim;
 use super::connect::{Database, within};
 use super::enqueue::{self, Made, NewRun};
 use super::error::StoreError;
 use super::explain::{self, Facts};
 use super::forks::{self, BranchState, Joined};
+use super::holes::{self, Holes};
 use super::ingest::{self, Lines, Settled};
 use super::nodes::{self, Peer};
 use super::pulse::Hint;
 use super::questions::{self, Asked};
 use super::read::{self, BatchTotals, BatchView, Counts, EventView, Outcome, RunView};
-use super::reserve::{self, Filled, Queue, Watermark};
+use super::refuse::{self, Convicted, Suspects};
+use super::reserve::{self, Filled, Most, Queue, Watermark};
+use super::retention::{self, Removed};
 use super::revive::{self, Standing};
 use super::submit::{self, Intent};
-use super::{migrate, timers, workflows};
+use super::upgrade::{self, Upgrade};
+use super::workflows::{self, Registered, Registrar, Version};
+use super::{migrate, timers};
 use crate::domain::{EventType, Fence, IntentId, NodeId, Ordinal, RunKey, RunStatus, WaitKind, WaitStatus};
 use crate::provider::Identity;
+use crate::run::flow::Manifest;
 use crate::store::codec::Code;
 use sqlx::PgPool;
 use std::time::Duration;
@@ -85,12 +92,15 @@ macro_rules! statements {
 
 statements! {
     nodes::register(id: NodeId, name: &str, version: &str, lease: Duration, workflows: &[i32]) -> ();
+    nodes::serves(id: NodeId, workflows: &[i32]) -> ();
     nodes::peers(id: NodeId) -> Vec<Peer>;
     nodes::declare_dead(id: NodeId, seen: i64) -> bool;
     nodes::leave(id: NodeId) -> ();
     nodes::dead_holders() -> Vec<NodeId>;
     nodes::take_over_runs(dead: NodeId, by: NodeId, limit: i64) -> u64;
     nodes::free_leases(dead: NodeId) -> ();
+    check::in_flight(after: i64, limit: i64) -> Page;
+    workflows::versions(names: &[String]) -> Vec<Version>;
     workflows::unclaimable(known: &[i32]) -> Vec<(String, u32, i64)>;
     enqueue::enqueue(runs: &[NewRun]) -> Vec<Made>;
     timers::next_ready(workflows: &[i32]) -> Option<i64>;
@@ -102,7 +112,14 @@ statements! {
     reserve::queue(provider: &str, lease: Lease, limit: i64) -> Queue;
     reserve::next_due(provider: &str) -> Option<i64>;
     reserve::open(lease: Lease, intent: IntentId) -> Option<i64>;
-    reserve::fill(provider: &str, batch: i64, lease: Lease, filled: Filled, chunk: i64, most: Filled) -> Filled;
+    reserve::fill(provider: &str, batch: i64, lease: Lease, filled: Filled, chunk: i64, most: Most) -> Filled;
+    refuse::split(batch: i64, lease: Lease, suspects: Suspects, why: &str) -> bool;
+    refuse::convict(batch: i64, lease: Lease, in_row: i32, why: &str) -> Option<Convicted>;
+    refuse::lost(lease: Lease, window_ms: i64) -> Vec<Intent>;
+    refuse::find_late(batch: i64, lease: Lease, id: &str) -> bool;
+    holes::holes(batch: i64, fence: i64, digest: &[u8]) -> Option<Holes>;
+    holes::park_missing(batch: i64, fence: i64, items: &[i32]) -> i64;
+    holes::unwanted(batch: i64, fence: i64) -> bool;
     reserve::bodies(batch: i64, from: i32, limit: i64) -> Vec<(i32, String)>;
     reserve::seal(batch: i64, lease: Lease, bytes: i64, digest: &[u8], api_version: &str) -> bool;
     reserve::sending(batch: i64, lease: Lease, watermark: &Watermark, limit_ms: i64) -> bool;
@@ -129,6 +146,10 @@ statements! {
     cancel::ordered_below(runs: &[RunKey]) -> Vec<RunKey>;
     cancel::stop_others(runs: &[RunKey]) -> Vec<RunKey>;
     cancel::rash(limit: i64) -> Vec<RunKey>;
+    retention::remove(after: (i64, i64), done_ms: Option<i64>, failed_ms: Option<i64>, limit: i64) -> Removed;
+    retention::forget(term_ms: i64, limit: i64) -> i64;
+    retention::hold(run_id: &str, by: &str, why: &str) -> bool;
+    retention::release_hold(run_id: &str) -> bool;
     revive::standing(run: RunKey) -> Option<Standing>;
     revive::fallen_branches(run: RunKey) -> Vec<RunKey>;
     revive::fallen_parent(run: RunKey) -> Option<RunKey>;
@@ -149,8 +170,12 @@ statements! {
 
 // Names that would clash, or durations that the statements take in milliseconds.
 impl Store {
-    pub(crate) async fn register_workflow(&self, name: &str, version: u32, steps: &[String]) -> Result<i32> {
-        within(workflows::register(&self.pool, name, version, steps)).await
+    pub(crate) async fn register_workflow(&self, of: &Manifest, by: Registrar) -> Result<Registered> {
+        within(workflows::register(&self.pool, of, by)).await
+    }
+
+    pub(crate) async fn upgrade(&self, to: Upgrade<'_>) -> Result<bool> {
+        within(upgrade::upgrade(&self.pool, to)).await
     }
 
     pub(crate) async fn retry_run(&self, run: RunKey) -> Result<Option<RunStatus>> {

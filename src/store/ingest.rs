@@ -155,7 +155,8 @@ with held as materialized (
     select b.id, b.provider_batch_id from longhaul.batches b
     where b.id = $1 and b.fence = $2 and b.status = 6
         and exists (
-            select from longhaul.batches o where o.account = b.account and o.intent = $3 and o.status = 4
+            select from longhaul.batches o where o.account = b.account and o.intent = $3
+                and (o.status = 4 or o.status = 9 and o.ambiguous_at is not null)
         )
     for update
 )
@@ -174,7 +175,7 @@ returning h.provider_batch_id
     sqlx::query!(
         "update longhaul.batches set status = 6, provider_batch_id = $2, adopted_at = longhaul.now(),
              check_at = longhaul.now()
-         where intent = $1 and status = 4",
+         where intent = $1 and (status = 4 or status = 9 and ambiguous_at is not null)",
         intent.0,
         id
     )
@@ -189,7 +190,8 @@ pub(crate) struct Lines {
     pub item: Vec<i32>,
     /// Codes of [`crate::domain::ItemStatus`].
     pub outcome: Vec<i16>,
-    pub line: Vec<Vec<u8>>,
+    /// The line as it came; none for an item that is in no result.
+    pub line: Vec<Option<Vec<u8>>>,
     pub input_tokens: Vec<Option<i64>>,
     pub output_tokens: Vec<Option<i64>>,
     pub cache_write_tokens: Vec<Option<i64>>,
@@ -261,7 +263,7 @@ select (select count(*) from booked) as "items!", (select count(*) from moved) a
         batch,
         fence,
         &lines.item,
-        &lines.line,
+        &lines.line as _,
         &lines.input_tokens as _,
         &lines.output_tokens as _,
         &lines.cache_write_tokens as _,
@@ -300,11 +302,14 @@ locked as materialized (
     ) r
 ),
 queued as (
-    update longhaul.waits w set status = 1, queued_at = longhaul.now() + $8::bigint * interval '1 millisecond',
-        batch = null, item = null, errors = w.errors + $6::bool::int
+    update longhaul.waits w set status = 1, batch = null, item = null, company = null, errors = w.errors + $6::bool::int,
+        -- Each failure doubles the pause, up to an hour.
+        queued_at = longhaul.now() + case when $6 then
+            least(coalesce(w.backoff_ms, $8::bigint) * (1 << least(w.errors, 20)), 3600000) * (0.75 + random() / 4)
+            else $8::bigint end * interval '1 millisecond'
     from locked l
     where w.run = l.run and w.ordinal = l.wait and w.status in (2, 3) and w.batch = $1
-        and w.errors + $6::bool::int <= $7
+        and w.errors + $6::bool::int <= case when $6 then coalesce(w.budget, $7) else 32767 end
     returning w.run, w.ordinal, w.attempt, w.provider, l.item, l.outcome
 ),
 moved as (
@@ -331,7 +336,7 @@ select (select count(*) from booked) as "items!", (select count(*) from moved) a
         fence,
         &lines.item,
         &lines.outcome,
-        &lines.line,
+        &lines.line as _,
         counts,
         budget as _,
         delay_ms
@@ -392,7 +397,7 @@ select (select count(*) from booked) as "items!", (select count(*) from moved) a
         fence,
         &lines.item,
         &lines.outcome,
-        &lines.line,
+        &lines.line as _,
         &lines.error as _
     )
     .fetch_one(pool)

@@ -9,6 +9,7 @@ pub(crate) mod audit;
 #[doc(hidden)]
 pub mod audit_plant;
 mod cancel;
+mod check;
 mod claim;
 #[cfg(feature = "node")]
 mod clock;
@@ -22,6 +23,7 @@ mod explain;
 mod flush;
 mod forks;
 mod handle;
+mod holes;
 mod ingest;
 mod lane;
 mod migrate;
@@ -29,10 +31,13 @@ mod nodes;
 mod pulse;
 mod questions;
 mod read;
+mod refuse;
 mod reserve;
+mod retention;
 mod revive;
 mod submit;
 mod timers;
+mod upgrade;
 mod workflows;
 
 pub use connect::Database;
@@ -41,6 +46,7 @@ pub use read::{BatchTotals, BatchView, Counts, EventView, RunView};
 
 pub(crate) use accounts::{Brake, Lease};
 pub(crate) use answers::OpenWait;
+pub(crate) use check::{Flying, Stored};
 pub(crate) use claim::{Answer, Claimed, Claimer, Demand, Floor};
 #[cfg(feature = "node")]
 pub(crate) use clock::advance as advance_clock;
@@ -48,13 +54,18 @@ pub(crate) use codec::Code;
 pub(crate) use doctor::{Examined, Health, Nodes, Schema, Server, Sessions, health};
 pub(crate) use enqueue::{Made, NewRun};
 pub(crate) use explain::{Batch, Facts, Owner, Wait};
+pub(crate) use forks::BranchState;
 pub(crate) use handle::Store;
+pub(crate) use holes::Holes;
 pub(crate) use ingest::{Held as HeldBatch, Lines};
 pub(crate) use lane::Lane;
 pub(crate) use nodes::Peer;
 pub(crate) use pulse::{Hint, Listener, Pulse};
-pub(crate) use reserve::{Filled, Queue, Watermark};
+pub(crate) use refuse::{Convicted, Suspects};
+pub(crate) use reserve::{Filled, Most, Queue, Watermark};
 pub(crate) use submit::Intent;
+pub(crate) use upgrade::{EVENTS as UPGRADE_EVENTS, Upgrade};
+pub(crate) use workflows::{Registered, Registrar};
 
 /// Brings the schema `longhaul` of a database up to this build. Any number of processes may call it at once.
 ///

@@ -51,6 +51,14 @@ pub(super) async fn beat(conn: &mut PgConnection, id: NodeId, progress: i64) -> 
     Ok(done.rows_affected() == 1)
 }
 
+/// Says anew which versions of workflows a node has.
+pub(super) async fn serves(db: impl PgExecutor<'_>, id: NodeId, workflows: &[i32]) -> Result<(), StoreError> {
+    sqlx::query!("update longhaul.nodes set workflows = $2 where id = $1 and dead_at is null", id.0, workflows)
+        .execute(db)
+        .await?;
+    Ok(())
+}
+
 /// The living nodes but this one.
 pub(super) async fn peers(db: impl PgExecutor<'_>, id: NodeId) -> Result<Vec<Peer>, StoreError> {
     let rows =

@@ -31,6 +31,8 @@ pub struct RunView {
     pub created_at: DateTime<Utc>,
     /// When it ended.
     pub finished_at: Option<DateTime<Utc>>,
+    /// When its records were removed, having been kept long enough.
+    pub removed_at: Option<DateTime<Utc>>,
     /// Why it is parked.
     pub reason: Option<String>,
     /// The run that waits for it, if it is a branch.
@@ -130,7 +132,7 @@ pub(super) async fn run(pool: &PgPool, run_id: &str) -> Result<Option<RunView>, 
     let row = sqlx::query!(
         r#"
 select r.id, r.run_id, v.name, v.version, r.status, r.step, r.cursor, r.errors, r.owner, r.created_at, r.finished_at,
-    r.reason, r.parent, w.kind as "kind?", w.status as "wait_status?"
+    r.removed_at, r.reason, r.parent, w.kind as "kind?", w.status as "wait_status?"
 from longhaul.runs r
 join longhaul.workflow_versions v on v.id = r.workflow
 left join longhaul.waits w on w.run = r.id and w.ordinal = r.wait
@@ -152,6 +154,7 @@ where r.run_id = $1
         owner: r.owner,
         created_at: r.created_at,
         finished_at: r.finished_at,
+        removed_at: r.removed_at,
         reason: r.reason,
         parent: r.parent.map(RunKey),
         wait: r.kind.zip(r.wait_status).map(|(k, s)| (WaitKind::decode(k), WaitStatus::decode(s))),
@@ -274,6 +277,8 @@ pub(super) async fn batch_totals(pool: &PgPool) -> Result<BatchTotals, StoreErro
         r#"
 select count(*) filter (where provider_batch_id is not null) as "batches!",
     coalesce(sum(n) filter (where provider_batch_id is not null), 0)::bigint as "items!",
+    coalesce(sum(removed_nano_usd), 0)::bigint as "nano_usd!", coalesce(sum(removed_late), 0)::bigint as "late!",
+    coalesce(sum(removed_unpriced), 0)::bigint as "unpriced!",
     count(*) filter (where ambiguous_at is not null) as "ambiguous!",
     count(*) filter (where adopted_at is not null) as "adopted!"
 from longhaul.batches
@@ -296,9 +301,9 @@ from longhaul.batch_items
         items: row.items,
         ambiguous_creates: row.ambiguous,
         adopted: row.adopted,
-        late_duplicates: money.late,
-        nano_usd: money.nano_usd,
-        unpriced: money.unpriced,
+        late_duplicates: money.late + row.late,
+        nano_usd: money.nano_usd + row.nano_usd,
+        unpriced: money.unpriced + row.unpriced,
     })
 }
 

@@ -17,10 +17,18 @@ pub(crate) struct Queue {
     pub oldest_ms: i64,
     /// Batches of the account that are under way.
     pub in_flight: i64,
+    /// These are suspected of having had a batch refused: at most so many travel together.
+    pub company: Option<i32>,
 }
 
-/// Looks at what is to be sent, up to `limit` requests.
+/// Looks at what is to be sent, up to `limit` requests: those under suspicion first, the closest ones to being found guilty.
 pub(super) async fn queue(pool: &PgPool, provider: &str, lease: Lease, limit: i64) -> Result<Queue, StoreError> {
+    let company = sqlx::query_scalar!(
+        "select min(company) from longhaul.waits where provider = $1 and company is not null and queued_at is not null",
+        provider
+    )
+    .fetch_one(pool)
+    .await?;
     let row = sqlx::query!(
         r#"
 select count(*) as "requests!", coalesce(sum(bytes), 0)::bigint as "bytes!",
@@ -28,16 +36,18 @@ select count(*) as "requests!", coalesce(sum(bytes), 0)::bigint as "bytes!",
     (select count(*) from longhaul.batches b where b.account = $2 and b.status between 1 and 7) as "in_flight!"
 from (
     select bytes, queued_at from longhaul.waits where provider = $1 and queued_at is not null
-        and queued_at <= longhaul.now() order by queued_at limit $3
+        and queued_at <= longhaul.now() and company is not distinct from $4 order by queued_at limit $3
 ) as waiting
 "#,
         provider,
         lease.account,
-        limit
+        limit,
+        company
     )
     .fetch_one(pool)
     .await?;
-    Ok(Queue { requests: row.requests, bytes: row.bytes, oldest_ms: row.oldest_ms, in_flight: row.in_flight })
+    let (requests, bytes) = (row.requests, row.bytes);
+    Ok(Queue { requests, bytes, oldest_ms: row.oldest_ms, in_flight: row.in_flight, company })
 }
 
 /// When the next request that is not due yet will be: in how many milliseconds.
@@ -82,6 +92,15 @@ pub(crate) struct Filled {
     pub more: bool,
 }
 
+/// What a batch may hold.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Most {
+    pub items: i32,
+    pub bytes: i64,
+    /// Only those that may travel with at most so many; none are those without suspicion.
+    pub company: Option<i32>,
+}
+
 /// Takes one chunk of open waits into the batch. The rows that come back are the items: nothing else is.
 pub(super) async fn fill(
     pool: &PgPool,
@@ -90,7 +109,7 @@ pub(super) async fn fill(
     lease: Lease,
     filled: Filled,
     chunk: i64,
-    most: Filled,
+    most: Most,
 ) -> Result<Filled, StoreError> {
     let row = sqlx::query!(
         r#"
@@ -100,7 +119,7 @@ with held as materialized (
 pick as materialized (
     select w.run, w.ordinal, w.bytes, w.queued_at from longhaul.waits w
     where w.provider = $1 and w.queued_at is not null and w.queued_at <= longhaul.now()
-        and exists (select from held)
+        and w.company is not distinct from $9 and exists (select from held)
     order by w.queued_at, w.run, w.ordinal limit $6 for update skip locked
 ),
 cut as (
@@ -134,7 +153,8 @@ from grown g
         filled.bytes as _,
         chunk,
         most.items,
-        most.bytes as _
+        most.bytes as _,
+        most.company as _
     )
     .fetch_optional(pool)
     .await?;

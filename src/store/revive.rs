@@ -13,7 +13,7 @@ pub(super) async fn retry(pool: &PgPool, run: RunKey) -> Result<Option<RunStatus
         r#"
 with locked as materialized (
     select r.id, r.status, r.wait from longhaul.runs r
-    where r.id = $1 and (r.status in (4, 6) or r.status = 7 and exists (
+    where r.id = $1 and r.removed_at is null and (r.status in (4, 6) or r.status = 7 and exists (
         select from longhaul.fork_branches f where f.child = r.id and f.stopped
     ))
     for update
@@ -82,13 +82,15 @@ pub(crate) struct Standing {
     pub status: RunStatus,
     /// It was canceled, because its fork did not wait.
     pub stopped: bool,
+    /// Its records are gone.
+    pub removed: bool,
 }
 
 /// What a run is.
 pub(super) async fn standing(pool: &PgPool, run: RunKey) -> Result<Option<Standing>, StoreError> {
     let row = sqlx::query!(
         r#"
-select r.status, coalesce(f.stopped, false) as "stopped!" from longhaul.runs r
+select r.status, coalesce(f.stopped, false) as "stopped!", r.removed_at is not null as "removed!" from longhaul.runs r
 left join longhaul.fork_branches f on f.child = r.id
 where r.id = $1
 "#,
@@ -96,7 +98,7 @@ where r.id = $1
     )
     .fetch_optional(pool)
     .await?;
-    Ok(row.map(|r| Standing { status: RunStatus::decode(r.status), stopped: r.stopped }))
+    Ok(row.map(|r| Standing { status: RunStatus::decode(r.status), stopped: r.stopped, removed: r.removed }))
 }
 
 /// The branches that keep a run's fork from being joined with results: those that failed, and those that were stopped for them.

@@ -62,17 +62,28 @@ from longhaul.batches where account = $1 and ((lease = $2 and status between 1 a
 
 /// The provider has it, under this id.
 pub(super) async fn created(pool: &PgPool, batch: i64, lease: Lease, id: &str) -> Result<bool, StoreError> {
-    let done = sqlx::query!(
-        "update longhaul.batches set status = 5, provider_batch_id = $3, submitted_at = longhaul.now(),
-             check_at = longhaul.now()
-         where id = $1 and lease = $2 and status in (3, 4)",
+    let kept = sqlx::query_scalar!(
+        r#"
+with kept as (
+    update longhaul.batches set status = 5, provider_batch_id = $3, submitted_at = longhaul.now(),
+        check_at = longhaul.now()
+    where id = $1 and lease = $2 and status in (3, 4)
+    returning id
+),
+-- Something is accepted: what is refused is refused for itself.
+accepted as (
+    update longhaul.accounts set refused_in_row = 0 where id = $4 and refused_in_row > 0 and exists (select from kept)
+)
+select exists (select from kept) as "kept!"
+"#,
         batch,
         lease.fence,
-        id
+        id,
+        lease.account
     )
-    .execute(pool)
+    .fetch_one(pool)
     .await?;
-    Ok(done.rows_affected() == 1)
+    Ok(kept)
 }
 
 /// Nobody knows whether the provider has it.

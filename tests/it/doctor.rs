@@ -1,7 +1,7 @@
 //! The doctor on a real server: what it says where all is well, and what of settings, rights and schema it finds.
 
 use crate::support::{connect, database, execute};
-use longhaul::client::{Check, Level};
+use longhaul::client::{HealthCheck, Level};
 use longhaul::{Client, doctor};
 use longhaul_sandbox::postgres::testing::TestDatabase;
 
@@ -9,12 +9,12 @@ use longhaul_sandbox::postgres::testing::TestDatabase;
 const FAST: [&str; 3] = ["fsync", "full-page-writes", "synchronous-commit"];
 
 /// What is not well, but for how a test server is set.
-async fn found(url: &str) -> Vec<Check> {
+async fn found(url: &str) -> Vec<HealthCheck> {
     let checks = doctor(url).await.unwrap().checks;
     checks.into_iter().filter(|check| check.level != Level::Ok && !FAST.contains(&check.check)).collect()
 }
 
-async fn as_role(db: &TestDatabase, role: &str) -> Vec<Check> {
+async fn as_role(db: &TestDatabase, role: &str) -> Vec<HealthCheck> {
     let and = if db.url().contains('?') { '&' } else { '?' };
     found(&format!("{}{and}options=-c%20role%3D{role}", db.url())).await
 }

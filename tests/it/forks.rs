@@ -1,7 +1,9 @@
 //! Forks: branches are runs of their own, and the join fires once, whatever the order in which they end.
 
 use crate::models::Models;
-use crate::support::{check, config, connect, database, eventually, failure, number, until_over, until_status};
+use crate::support::{
+    check, config, connect, database, eventually, execute, failure, number, until_over, until_status,
+};
 use longhaul::{Branch, Client, EventType, FailureCode, Next, Node, Rehearsal, Reply, Result, Run, RunStatus};
 use longhaul::{StepError, Workflow, workflow};
 use longhaul_sandbox::postgres::testing::TestDatabase;
@@ -134,6 +136,11 @@ async fn branches_share_the_input_and_start_from_a_copy_of_the_state() {
     assert!(kinds.contains(&EventType::ForkOpened) && kinds.contains(&EventType::ForkJoined));
     check(&db).await;
     node.shutdown().await.unwrap();
+    // A branch that nobody knows of any more is found.
+    let mut conn = connect(&db).await;
+    execute(&mut conn, "delete from longhaul.fork_branches where branch = 1 and name = 'sum'").await;
+    let report = longhaul::audit::audit(&longhaul::store::Database::new(db.url()).unwrap(), None).await.unwrap();
+    assert_eq!(report.count(longhaul::audit::Check::JoinsAgree), 2, "the fork and the branch: {report}");
 }
 
 /// `LONGHAUL_STORM_ROUNDS=100` for the long version.

@@ -140,17 +140,20 @@ fn spoil(how: &str) -> Outcome {
 fn the_manifest_lists_what_was_declared() {
     let flow = TypedFlow::new(Desk);
     let manifest = flow.manifest();
-    assert_eq!((manifest.workflow, manifest.version, manifest.entry), ("desk", 3, "opened"));
-    let names: Vec<_> = manifest.steps.iter().map(|step| step.name).collect();
+    assert_eq!((&*manifest.workflow, manifest.version, &*manifest.entry), ("desk", 3, "opened"));
+    let names: Vec<_> = manifest.steps.iter().map(|step| &*step.name).collect();
     assert_eq!(names, ["answered", "count", "counted", "drafted", "heavy", "opened", "optional", "reply", "spoils"]);
     let opened = manifest.step("opened").unwrap();
     let backoff = Backoff { first: Duration::from_millis(500), most: Duration::from_secs(60) };
     let timeout = Some(Duration::from_secs(30));
     assert_eq!(opened.policy, StepPolicy { attempts: 3, backoff, timeout, crash_limit: 5 });
-    assert_eq!((opened.input, opened.blocking), ("()", false));
+    assert_eq!((&*opened.input.name, opened.blocking), ("()", false));
     let count = manifest.step("count").unwrap();
     assert_eq!((count.policy, count.blocking), (StepPolicy::DEFAULT, true));
-    assert!(manifest.step("drafted").unwrap().input.ends_with("::Draft"));
+    let draft = &manifest.step("drafted").unwrap().input;
+    assert!(draft.name.ends_with("::Draft"), "{draft:?}");
+    assert_eq!(draft.schema, None, "no type has to have a schema");
+    assert_eq!(opened.input.schema.as_deref(), Some(&json!({"type": "null"})), "but one that has shows it");
     assert_eq!(manifest.step("missing"), None);
 }
 
@@ -166,7 +169,8 @@ fn a_step_is_still_a_function() {
 #[test]
 fn goto_carries_the_input_and_nothing_for_null() {
     let executed = call(load().as_mut(), "opened", None);
-    let Outcome::Done(Act::Goto { step: "drafted", arg: Some(arg) }) = executed.outcome else { panic!() };
+    let Outcome::Done(Act::Goto { step, arg: Some(arg) }) = executed.outcome else { panic!() };
+    assert_eq!(step, "drafted");
     assert_eq!(arg.as_str(), r#"{"text":"It is on fire"}"#);
     let next = Next::<Desk>::goto(desk::step::drafted, Draft { text: String::new() });
     assert_eq!(next.leads_to(), Some("drafted"));
@@ -183,7 +187,8 @@ fn records_count_from_the_cursor_and_name_their_cause() {
 #[test]
 fn a_call_says_who_takes_the_result() {
     let executed = call(load().as_mut(), "drafted", Some(&json!({"text": "abc"})));
-    let Outcome::Done(Act::Call { step: "count", arg: Some(arg), then }) = executed.outcome else { panic!() };
+    let Outcome::Done(Act::Call { step, arg: Some(arg), then }) = executed.outcome else { panic!() };
+    assert_eq!(step, "count");
     assert_eq!((arg.as_str(), then.step.as_str(), then.carry), (r#""abc""#, "counted", None));
 }
 

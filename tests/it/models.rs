@@ -30,7 +30,11 @@ impl Models {
 
     pub async fn with(config: SandboxConfig) -> Self {
         let seen = Mutex::new(HashMap::<String, usize>::new());
-        let config = config.responder(move |request| answer(request, &seen));
+        Self::answering(config.responder(move |request| answer(request, &seen))).await
+    }
+
+    /// A sandbox that answers as its configuration says.
+    pub async fn answering(config: SandboxConfig) -> Self {
         let sandbox = Sandbox::start(config).await.unwrap();
         Self { control: sandbox.control(), sandbox }
     }

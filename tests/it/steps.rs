@@ -214,6 +214,6 @@ async fn a_called_step_gives_its_result_to_the_caller() {
 /// The steps of a version are pinned: runs in flight are at one of them.
 #[test]
 fn the_manifest_of_a_workflow_is_pinned() {
-    let golden = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/count.manifest");
+    let golden = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/count.json");
     longhaul::testing::check_manifest(crate::support::Count, golden).unwrap();
 }

@@ -84,18 +84,18 @@ pub async fn check(db: &TestDatabase) {
             "select count(*) from longhaul.runs r left join lateral (
                  select count(*) as n, min(ordinal) as first, max(ordinal) as last
                  from longhaul.events e where e.run = r.id) e on true
-             where e.n <> r.cursor or e.first <> 0 or e.last <> r.cursor - 1",
+             where (e.n <> r.cursor or e.first <> 0 or e.last <> r.cursor - 1) and r.removed_at is null",
         ),
         (
             "a run that completed did so once, and told so last",
-            "select count(*) from longhaul.runs r where r.status = 5 and 1 <> (
+            "select count(*) from longhaul.runs r where r.removed_at is null and (r.status = 5 and 1 <> (
                  select count(*) from longhaul.events e where e.run = r.id and e.type = 2)
                  or r.status = 5 and not exists (
-                 select from longhaul.events e where e.run = r.id and e.type = 2 and e.ordinal = r.cursor - 1)",
+                 select from longhaul.events e where e.run = r.id and e.type = 2 and e.ordinal = r.cursor - 1))",
         ),
         (
             "a run that is over has an output or an error",
-            "select count(*) from longhaul.runs r where r.status in (5, 6)
+            "select count(*) from longhaul.runs r where r.status in (5, 6) and r.removed_at is null
                  and not exists (select from longhaul.outputs o where o.run = r.id)",
         ),
         (

@@ -9,6 +9,7 @@ use super::canonical::provider_id;
 use super::config::Config;
 use super::injector::Injector;
 use super::ledger::PaidLedger;
+use super::openai::Files;
 use super::shelf::Shelf;
 
 /// The state behind the routes.
@@ -19,8 +20,12 @@ pub(crate) struct App {
     /// What ids are made from: the configured seed, or one of this start's own.
     pub(crate) seed: u64,
     pub(crate) shelf: Mutex<Shelf>,
+    /// OpenAI's files. Whoever needs both locks the shelf first.
+    pub(crate) files: Mutex<Files>,
     pub(crate) ledger: PaidLedger,
     pub(crate) injector: Injector,
+    /// Counts the batches that came to exist.
+    pub(crate) shelved: watch::Sender<u64>,
     /// Counts the batches that have ended; those who wait for an end watch it.
     pub(crate) ended: watch::Sender<u64>,
     /// Becomes true once; then nothing more is processed or paid.
@@ -37,8 +42,10 @@ impl App {
             base_url,
             seed,
             shelf: Mutex::default(),
+            files: Mutex::default(),
             ledger,
             injector,
+            shelved: watch::Sender::new(0),
             ended: watch::Sender::new(0),
             stopping: watch::Sender::new(false),
             requests: AtomicU64::new(0),

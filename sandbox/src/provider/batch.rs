@@ -1,4 +1,4 @@
-//! One batch and its state.
+//! One batch and its state, whichever API it was made by.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,26 +7,38 @@ use std::time::{Duration, Instant};
 use axum::body::Bytes;
 use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
 use serde::Serialize;
-use tokio::sync::Notify;
+use tokio::sync::watch;
 
+use super::faults::Fault;
+use super::injector::Faults;
+use super::openai::Details;
 use super::params::ApiVersion;
 
 /// From creation to expiry.
-const EXPIRES_AFTER: TimeDelta = TimeDelta::hours(24);
+pub(crate) const EXPIRES_AFTER: TimeDelta = TimeDelta::hours(24);
 
-/// One request of a batch, as it was sent: `params` shares the memory of the create body.
+/// One request of a batch, as it was sent: `params` shares the memory of the create body, or of the input file.
 #[derive(Clone)]
 pub(crate) struct Item {
     pub(crate) custom_id: String,
     pub(crate) params: Bytes,
 }
 
-/// What scripted faults have in store for a batch.
+/// What only one of the APIs has.
+#[derive(Clone)]
+pub(crate) enum Kind {
+    Anthropic(ApiVersion),
+    OpenAi(Box<Details>),
+}
+
+/// What is in store for a batch.
 #[derive(Clone, Default)]
 pub(crate) struct Plan {
-    pub(crate) expire_every: Option<usize>,
-    pub(crate) error_every: Vec<(String, usize)>,
+    /// The faults that its create met.
+    pub(crate) faults: Faults,
     pub(crate) list_lag: Duration,
+    /// It is somebody else's: what it costs is not in the ledger.
+    pub(crate) foreign: bool,
 }
 
 /// The counts of a batch's requests by state; their sum is always the number of requests.
@@ -42,8 +54,8 @@ pub(crate) struct Counts {
 /// The switch between a batch's owner and its processor.
 #[derive(Default)]
 pub(crate) struct Signals {
-    /// Processing starts now, whatever the simulated time.
-    pub(crate) wake: Notify,
+    /// Once true, nothing of the simulated time is waited for any more.
+    pub(crate) wake: watch::Sender<bool>,
     pub(crate) canceled: AtomicBool,
 }
 
@@ -53,8 +65,26 @@ pub(crate) enum Stage {
     Waiting(Vec<Item>),
     /// Being processed: the requests were handed out, which happens once.
     Processing,
-    /// Processed: result lines in their final order, each with its line end.
-    Ended { at: DateTime<Utc>, counts: Counts, lines: Arc<Vec<Bytes>> },
+    /// Processed, or refused when it was validated.
+    Ended { at: DateTime<Utc>, done: Done },
+}
+
+/// What came of a batch.
+#[derive(Clone, Default)]
+pub(crate) struct Done {
+    pub(crate) counts: Counts,
+    /// Result lines in their final order, each with its line end. OpenAI: only those of requests that succeeded.
+    pub(crate) lines: Arc<Vec<Bytes>>,
+    /// OpenAI: the lines of all other requests.
+    pub(crate) errors: Arc<Vec<Bytes>>,
+    pub(crate) usage: Tokens,
+}
+
+/// Tokens read and written.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Tokens {
+    pub(crate) input: u64,
+    pub(crate) output: u64,
 }
 
 /// A batch.
@@ -63,7 +93,7 @@ pub(crate) struct Batch {
     pub(crate) total: usize,
     pub(crate) created_at: DateTime<Utc>,
     accepted: Instant,
-    pub(crate) version: ApiVersion,
+    pub(crate) kind: Kind,
     pub(crate) plan: Plan,
     pub(crate) signals: Arc<Signals>,
     pub(crate) stage: Stage,
@@ -77,20 +107,20 @@ pub(crate) struct Batch {
 pub(crate) struct Work {
     pub(crate) id: String,
     pub(crate) items: Vec<Item>,
-    pub(crate) version: ApiVersion,
+    pub(crate) kind: Kind,
     pub(crate) plan: Plan,
     pub(crate) signals: Arc<Signals>,
     pub(crate) uncancelable: usize,
 }
 
 impl Batch {
-    pub(crate) fn new(id: String, items: Vec<Item>, version: ApiVersion, plan: Plan) -> Self {
+    pub(crate) fn new(id: String, items: Vec<Item>, kind: Kind, plan: Plan) -> Self {
         Self {
             id,
             total: items.len(),
             created_at: Utc::now(),
             accepted: Instant::now(),
-            version,
+            kind,
             plan,
             signals: Arc::default(),
             stage: Stage::Waiting(items),
@@ -111,15 +141,19 @@ impl Batch {
         Some(Work {
             id: self.id.clone(),
             items,
-            version: self.version,
+            kind: self.kind.clone(),
             plan: self.plan.clone(),
             signals: Arc::clone(&self.signals),
             uncancelable: self.uncancelable,
         })
     }
 
-    pub(crate) fn end(&mut self, counts: Counts, lines: Vec<Bytes>) {
-        self.stage = Stage::Ended { at: Utc::now(), counts, lines: Arc::new(lines) };
+    pub(crate) fn end(&mut self, done: Done) {
+        let at = Utc::now();
+        self.stage = Stage::Ended { at, done };
+        if self.plan.faults.has(&Fault::Archive) {
+            self.archived_at = Some(at);
+        }
     }
 
     pub(crate) fn ended(&self) -> bool {
@@ -132,7 +166,7 @@ impl Batch {
             self.cancel_initiated_at = Some(Utc::now());
             self.uncancelable = uncancelable;
             self.signals.canceled.store(true, Ordering::Release);
-            self.signals.wake.notify_one();
+            self.signals.wake.send_replace(true);
         }
     }
 
@@ -140,9 +174,10 @@ impl Batch {
         self.accepted.elapsed() >= self.plan.list_lag
     }
 
+    /// As Anthropic's API shows it.
     pub(crate) fn object(&self, base_url: &str) -> BatchObject {
         let (processing_status, ended_at, request_counts) = match &self.stage {
-            Stage::Ended { at, counts, .. } => ("ended", Some(*at), *counts),
+            Stage::Ended { at, done } => ("ended", Some(*at), done.counts),
             Stage::Waiting(_) | Stage::Processing => {
                 let status = if self.cancel_initiated_at.is_some() { "canceling" } else { "in_progress" };
                 (status, None, Counts { processing: self.total, ..Counts::default() })
@@ -164,7 +199,7 @@ impl Batch {
     }
 }
 
-/// A batch as the API shows it.
+/// A batch as Anthropic's API shows it.
 #[derive(Serialize)]
 pub(crate) struct BatchObject {
     pub(crate) id: String,

@@ -11,7 +11,8 @@ use serde::{Deserialize, Serialize};
 use super::app::{App, locked};
 use super::batch::BatchObject;
 use super::faults::Fault;
-use super::routes::{About, Faults};
+use super::injector::Faults;
+use super::layer::about;
 use super::shelf::Cursor;
 use super::wire::{ApiError, ok};
 
@@ -72,16 +73,14 @@ pub(crate) async fn retrieve(State(app): State<Arc<App>>, Path(id): Path<String>
 pub(crate) async fn cancel(
     State(app): State<Arc<App>>,
     Path(id): Path<String>,
-    Extension(Faults(faults)): Extension<Faults>,
+    Extension(faults): Extension<Faults>,
 ) -> Result<Response, ApiError> {
-    let uncancelable =
-        faults.iter().find_map(|fault| if let Fault::FinishBeforeCancel(k) = fault { Some(*k) } else { None });
     let mut shelf = locked(&app.shelf);
     let batch = shelf.get_mut(&id).ok_or_else(|| unknown(&id))?;
     if batch.ended() {
         return Err(ApiError::invalid(format!("Message batch {id} has ended and cannot be canceled")));
     }
-    batch.cancel(uncancelable.unwrap_or(0));
+    batch.cancel(uncancelable(&faults));
     Ok(about(id, ok(&batch.object(&app.base_url))))
 }
 
@@ -103,9 +102,10 @@ pub(crate) async fn delete(State(app): State<Arc<App>>, Path(id): Path<String>) 
     Ok(about(id, reply))
 }
 
-pub(crate) fn about(id: String, mut response: Response) -> Response {
-    response.extensions_mut().insert(About(id));
-    response
+/// How many requests a cancel comes too late for.
+pub(crate) fn uncancelable(faults: &Faults) -> usize {
+    let k = faults.take(|fault| if let Fault::FinishBeforeCancel(k) = fault { Some(*k) } else { None });
+    k.unwrap_or(0)
 }
 
 pub(crate) fn unknown(id: &str) -> ApiError {

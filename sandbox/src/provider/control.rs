@@ -5,10 +5,12 @@ use std::sync::Arc;
 use chrono::Utc;
 use tokio::sync::watch;
 
+use super::accept;
 use super::app::{App, locked};
 use super::batch::Stage;
-use super::faults::{Fault, Operation, When};
-use super::injector::{Gate, Tally};
+use super::faults::{Fault, Operation, Script, When};
+use super::injector::{Fired, Gate, Rule, Tally};
+use super::openai;
 
 /// Steers a sandbox. Cheap to clone.
 #[derive(Clone)]
@@ -35,14 +37,45 @@ impl Held {
     }
 }
 
+/// A fault that was injected: tells how often it has happened. Dropping it changes nothing.
+pub struct Injected {
+    fired: Fired,
+}
+
+impl Injected {
+    /// How often the fault has happened. A request that only could have met it (results that are shorter than the byte to cut
+    /// at, say) does not count; a fault of single requests or lines counts each of them.
+    pub fn fired(&self) -> usize {
+        *self.fired.borrow()
+    }
+
+    /// Waits until the fault has happened so often.
+    pub async fn wait(&self, times: usize) {
+        // The sender is in `self`, so this ends only when the count is reached.
+        let _ = self.fired.subscribe().wait_for(|fired| *fired >= times).await;
+    }
+}
+
 impl Control {
     pub(crate) fn new(app: Arc<App>) -> Self {
         Self { app }
     }
 
     /// Makes a fault meet the chosen requests of an operation.
-    pub fn inject(&self, operation: Operation, when: When, fault: Fault) {
-        self.app.injector.inject(operation, when, fault);
+    pub fn inject(&self, operation: Operation, when: When, fault: Fault) -> Injected {
+        Injected { fired: self.app.injector.inject(operation, when, fault) }
+    }
+
+    /// Adds the faults of a script to those in force.
+    pub fn play(&self, script: &Script) {
+        for (operation, when, fault) in &script.rules {
+            self.app.injector.inject(*operation, *when, fault.clone());
+        }
+    }
+
+    /// Every fault that was ever injected, in that order, and how often each has happened.
+    pub fn faults(&self) -> Vec<Rule> {
+        self.app.injector.rules()
     }
 
     /// Forgets all faults that have not happened yet. Replies that are held stay held.
@@ -90,14 +123,24 @@ impl Control {
         locked(&self.app.shelf).ids()
     }
 
+    /// Waits until so many batches have come to exist, counting those that were deleted since.
+    pub async fn wait_batches(&self, batches: u64) {
+        // The sender is in `self.app`, so this ends only when the count is reached.
+        let _ = self.app.shelved.subscribe().wait_for(|shelved| *shelved >= batches).await;
+    }
+
+    /// Puts a batch of somebody else with so many requests into the workspace, and gives its id. What it costs is not in the
+    /// ledger.
+    pub fn foreign_batch(&self, requests: usize) -> String {
+        accept::foreign(&self.app, requests)
+    }
+
     /// Processes a batch now, whatever its simulated time. Returns whether it was still to be processed.
     pub fn finish(&self, batch_id: &str) -> bool {
         let shelf = locked(&self.app.shelf);
-        let waiting = shelf.get(batch_id).filter(|batch| matches!(batch.stage, Stage::Waiting(_)));
-        if let Some(batch) = waiting {
-            batch.signals.wake.notify_one();
-        }
-        waiting.is_some()
+        let Some(batch) = shelf.get(batch_id) else { return false };
+        batch.signals.wake.send_replace(true);
+        matches!(batch.stage, Stage::Waiting(_))
     }
 
     /// Waits until a batch has ended or does not exist.
@@ -110,7 +153,9 @@ impl Control {
     /// Takes the results of an ended batch away, as the provider does after 29 days. Returns whether it was ended.
     pub fn archive(&self, batch_id: &str) -> bool {
         let mut shelf = locked(&self.app.shelf);
-        let ended = shelf.get_mut(batch_id).filter(|batch| batch.ended());
-        ended.map(|batch| batch.archived_at = Some(Utc::now())).is_some()
+        let Some(batch) = shelf.get_mut(batch_id).filter(|batch| batch.ended()) else { return false };
+        batch.archived_at = Some(Utc::now());
+        openai::withdraw(&self.app, batch);
+        true
     }
 }

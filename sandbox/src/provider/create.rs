@@ -2,24 +2,23 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::Extension;
 use axum::body::Bytes;
 use axum::extract::{Request, State};
 use axum::http::{StatusCode, header};
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use serde::Deserialize;
 use serde_json::error::Category;
 use serde_json::value::RawValue;
 
-use super::app::{App, locked};
-use super::batch::{Batch, Item, Plan};
-use super::canonical::sha256_seed;
+use super::accept::accept;
+use super::app::App;
+use super::batch::{Item, Kind};
 use super::faults::Fault;
+use super::injector::Faults;
+use super::layer::about;
 use super::params::ApiVersion;
-use super::processor;
-use super::routes::{About, Faults};
 use super::wire::{ApiError, ok, read_body};
 
 const CUSTOM_ID_CHARACTERS: usize = 64;
@@ -43,7 +42,7 @@ struct CreateItem<'a> {
 pub(crate) async fn create(
     State(app): State<Arc<App>>,
     Extension(version): Extension<ApiVersion>,
-    Extension(Faults(faults)): Extension<Faults>,
+    Extension(faults): Extension<Faults>,
     request: Request,
 ) -> Result<Response, ApiError> {
     let declared = request.headers().get(header::CONTENT_LENGTH).and_then(|n| n.to_str().ok()?.parse().ok());
@@ -52,38 +51,24 @@ pub(crate) async fn create(
     // Parsing a hundred megabytes would keep the other connections waiting.
     let items = tokio::task::spawn_blocking(move || parse(&body, max_requests)).await;
     let items = items.map_err(|error| ApiError::of(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))??;
-    Ok(accept(&app, items, version, plan(&faults)))
-}
-
-/// Puts the batch on the shelf and starts its clock. From here on it exists, whatever becomes of the reply.
-fn accept(app: &Arc<App>, items: Vec<Item>, version: ApiVersion, plan: Plan) -> Response {
-    let mut shelf = locked(&app.shelf);
-    let batch = Batch::new(shelf.next_id(app.seed), items, version, plan);
-    let mut response = ok(&batch.object(&app.base_url));
-    response.extensions_mut().insert(About(batch.id.clone()));
-    let delay = app.config.processing.saturating_add(jitter(app, &batch.id));
-    processor::start(Arc::clone(app), batch.id.clone(), delay, Arc::clone(&batch.signals));
-    shelf.add(batch);
-    response.into_response()
-}
-
-fn jitter(app: &App, id: &str) -> Duration {
-    let at_most = u64::try_from(app.config.jitter.as_micros()).unwrap_or(u64::MAX - 1);
-    Duration::from_micros(sha256_seed(id.as_bytes()) % (at_most + 1))
-}
-
-fn plan(faults: &[Fault]) -> Plan {
-    let mut plan = Plan::default();
-    for fault in faults {
-        if let Fault::ListLag(time) = fault {
-            plan.list_lag = *time;
-        } else if let Fault::Expire { every } = fault {
-            plan.expire_every = Some(*every);
-        } else if let Fault::ErrorItems { error_type, every } = fault {
-            plan.error_every.push((error_type.clone(), *every));
-        }
+    let params = items.iter().map(|item| &*item.params);
+    if let Some(refusal) = faults.take(|fault| guilty(fault, params.clone())) {
+        return Err(refusal);
     }
-    plan
+    Ok(accept(&app, items, Kind::Anthropic(version), &faults, |batch| {
+        about(batch.id.clone(), ok(&batch.object(&app.base_url)))
+    }))
+}
+
+/// The refusal that one request brings upon all of them.
+pub(crate) fn guilty<'a>(fault: &Fault, mut requests: impl Iterator<Item = &'a [u8]>) -> Option<ApiError> {
+    let Fault::GuiltyItem { containing, message } = fault else { return None };
+    let n = requests.position(|request| contains(request, containing.as_bytes()))?;
+    Some(ApiError::invalid(message.replace("{n}", &n.to_string())))
+}
+
+fn contains(text: &[u8], part: &[u8]) -> bool {
+    part.is_empty() || text.windows(part.len()).any(|window| window == part)
 }
 
 /// The requests of a create body. Their `params` are only known to be JSON.

@@ -40,7 +40,7 @@ pub struct Paid {
 }
 
 /// What a ledger adds up to.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Summary {
     /// Paid items, batched and live.
     pub items_paid: usize,

@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use axum::Extension;
 use axum::extract::{Request, State};
-use axum::http::StatusCode;
 use axum::response::Response;
 use serde_json::Value;
 
 use super::app::App;
+use super::message::Message;
 use super::params::ApiVersion;
-use super::processor::{self, Payer, Verdict};
-use super::wire::{ApiError, ok, read_body};
+use super::processor::{self, Outcome, Payer};
+use super::wire::{ApiError, ok, read_body, status_of};
 
 pub(crate) async fn create(
     State(app): State<Arc<App>>,
@@ -22,26 +22,8 @@ pub(crate) async fn create(
     let params: Value = serde_json::from_slice(&body)
         .map_err(|error| ApiError::invalid(format!("The request body is not valid JSON: {error}")))?;
     match processor::judge(&app, &params, version, Payer::Live) {
-        Verdict::Succeeded(message) => Ok(ok(&message)),
-        Verdict::Errored { error_type, message } => {
-            let status = status_of(&error_type);
-            Err(ApiError::of(status, message))
-        }
+        Outcome::Succeeded(said) => Ok(ok(&Message::of(&said))),
+        Outcome::Errored { error_type, message } => Err(ApiError::of(status_of(&error_type), message)),
+        Outcome::Canceled | Outcome::Expired => Err(ApiError::of(status_of("api_error"), "never answered")),
     }
-}
-
-fn status_of(error_type: &str) -> StatusCode {
-    let code = match error_type {
-        "invalid_request_error" => 400,
-        "authentication_error" => 401,
-        "billing_error" => 402,
-        "permission_error" => 403,
-        "not_found_error" => 404,
-        "request_too_large" => 413,
-        "rate_limit_error" => 429,
-        "timeout_error" => 504,
-        "overloaded_error" => 529,
-        _ => 500,
-    };
-    StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
 }

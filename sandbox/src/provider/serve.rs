@@ -2,6 +2,7 @@
 //! close a connection without any reply.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use axum::Router;
 use axum::extract::Request;
@@ -19,13 +20,25 @@ use super::app::App;
 
 /// In a request's extensions: cuts the connection that it came by.
 #[derive(Clone, Default)]
-pub(crate) struct Cut(Arc<Notify>);
+pub(crate) struct Cut(Arc<Switch>);
+
+#[derive(Default)]
+struct Switch {
+    now: Notify,
+    reset: AtomicBool,
+}
 
 impl Cut {
-    /// Cuts the connection. The caller goes away with it, so this never returns.
+    /// Closes the connection. The caller goes away with it, so this never returns.
     pub(crate) async fn now(&self) -> Response {
-        self.0.notify_one();
+        self.0.now.notify_one();
         std::future::pending().await
+    }
+
+    /// Resets the connection. The caller goes away with it, so this never returns.
+    pub(crate) async fn reset(&self) -> Response {
+        self.0.reset.store(true, Ordering::Release);
+        self.now().await
     }
 }
 
@@ -53,7 +66,7 @@ async fn serve(stream: TcpStream, router: Router) {
     let cut = Cut::default();
     let service = TowerToHyperService::new(router);
     let handle = cut.clone();
-    let connection = http1::Builder::new().serve_connection(
+    let mut connection = http1::Builder::new().serve_connection(
         TokioIo::new(stream),
         service_fn(move |mut request: Request<Incoming>| {
             request.extensions_mut().insert(handle.clone());
@@ -62,7 +75,12 @@ async fn serve(stream: TcpStream, router: Router) {
     );
     tokio::select! {
         // A client that goes away is no error here.
-        _ = connection => {}
-        () = cut.0.notified() => {}
+        _ = &mut connection => return,
+        () = cut.0.now.notified() => {}
+    }
+    let stream = connection.into_parts().io.into_inner();
+    if cut.0.reset.load(Ordering::Acquire) {
+        // With nothing to linger for, closing sends a reset. Should it fail, the connection is closed all the same.
+        let _ = stream.set_zero_linger();
     }
 }

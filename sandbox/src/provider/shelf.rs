@@ -11,6 +11,8 @@ pub(crate) struct Shelf {
     batches: BTreeMap<u64, Batch>,
     numbers: HashMap<String, u64>,
     created: u64,
+    /// Ids given out: more than batches, while one is still to come to exist.
+    named: u64,
 }
 
 /// Which part of the list is asked for.
@@ -29,9 +31,11 @@ pub(crate) struct Page<'a> {
 }
 
 impl Shelf {
-    /// The id that the next batch will have.
-    pub(crate) fn next_id(&self, seed: u64) -> String {
-        provider_id("msgbatch_", &format!("{seed}/{}", self.created))
+    /// An id that no batch has had.
+    pub(crate) fn next_id(&mut self, prefix: &str, seed: u64) -> String {
+        let id = provider_id(prefix, &format!("{seed}/{}", self.named));
+        self.named += 1;
+        id
     }
 
     pub(crate) fn add(&mut self, batch: Batch) {
@@ -50,6 +54,10 @@ impl Shelf {
 
     pub(crate) fn remove(&mut self, id: &str) -> Option<Batch> {
         self.batches.remove(&self.numbers.remove(id)?)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Batch> {
+        self.batches.values()
     }
 
     pub(crate) fn ids(&self) -> Vec<String> {

@@ -1,4 +1,4 @@
-//! Replies: JSON bodies, the documented error body, and reading a request's body within a limit.
+//! Replies: JSON bodies, the documented error bodies, and reading a request's body within a limit.
 
 use axum::body::{Body, Bytes};
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
@@ -13,12 +13,14 @@ pub(crate) struct ApiError {
     pub(crate) status: StatusCode,
     pub(crate) error_type: &'static str,
     pub(crate) message: String,
+    /// Anthropic: `error.details.error_code`. OpenAI: `error.code`.
+    pub(crate) code: Option<&'static str>,
 }
 
 impl ApiError {
     /// The error whose type is the documented one of a status.
     pub(crate) fn of(status: StatusCode, message: impl Into<String>) -> Self {
-        Self { status, error_type: error_type(status), message: message.into() }
+        Self { status, error_type: error_type(status), message: message.into(), code: None }
     }
 
     pub(crate) fn invalid(message: impl Into<String>) -> Self {
@@ -58,7 +60,7 @@ pub(crate) fn error_type(status: StatusCode) -> &'static str {
     }
 }
 
-/// The error object of the API, in replies and in result lines.
+/// The error object of Anthropic's API, in replies and in result lines.
 #[derive(Serialize)]
 pub(crate) struct ErrorBody<'a> {
     r#type: &'static str,
@@ -70,12 +72,37 @@ pub(crate) struct ErrorBody<'a> {
 struct ErrorDetail<'a> {
     r#type: &'a str,
     message: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    details: Option<Details<'a>>,
+}
+
+#[derive(Serialize)]
+struct Details<'a> {
+    error_code: &'a str,
 }
 
 impl<'a> ErrorBody<'a> {
-    pub(crate) fn new(error_type: &'a str, message: &'a str, request_id: &'a str) -> Self {
-        Self { r#type: "error", error: ErrorDetail { r#type: error_type, message }, request_id }
+    pub(crate) fn new(error_type: &'a str, message: &'a str, code: Option<&'a str>, request_id: &'a str) -> Self {
+        let details = code.map(|error_code| Details { error_code });
+        Self { r#type: "error", error: ErrorDetail { r#type: error_type, message, details }, request_id }
     }
+}
+
+/// The status that goes with a type of error.
+pub(crate) fn status_of(error_type: &str) -> StatusCode {
+    let code = match error_type {
+        "invalid_request_error" => 400,
+        "authentication_error" => 401,
+        "billing_error" => 402,
+        "permission_error" => 403,
+        "not_found_error" => 404,
+        "request_too_large" => 413,
+        "rate_limit_error" => 429,
+        "timeout_error" => 504,
+        "overloaded_error" => 529,
+        _ => 500,
+    };
+    StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
 }
 
 pub(crate) fn json(status: StatusCode, body: &impl Serialize) -> Response {

@@ -35,6 +35,10 @@ impl Reply {
         self.headers[name].to_str().unwrap()
     }
 
+    pub(crate) fn has_header(&self, name: &str) -> bool {
+        self.headers.contains_key(name)
+    }
+
     pub(crate) fn id(&self) -> String {
         self.json()["id"].as_str().unwrap().to_owned()
     }
@@ -50,15 +54,24 @@ impl Reply {
 
 impl Api {
     pub(crate) fn new(base: &str) -> Self {
-        let client = reqwest::Client::builder().timeout(DEADLINE).no_proxy().retry(reqwest::retry::never());
+        let client = reqwest::Client::builder()
+            .timeout(DEADLINE)
+            .redirect(reqwest::redirect::Policy::none())
+            .no_proxy()
+            .retry(reqwest::retry::never());
         Self { base: base.to_owned(), client: client.build().unwrap(), version: "2023-06-01" }
+    }
+
+    /// The same client for another sandbox: to make one takes longer than most tests.
+    pub(crate) fn at(&self, base: &str) -> Self {
+        Self { base: base.to_owned(), ..self.clone() }
     }
 
     pub(crate) async fn send_raw(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Reply {
         self.try_send(method, path, headers, body).await.unwrap()
     }
 
-    async fn try_send(
+    pub(crate) async fn try_send(
         &self,
         method: &str,
         path: &str,
@@ -76,6 +89,11 @@ impl Api {
 
     fn usual(&self) -> [(&str, &str); 2] {
         [("x-api-key", "any"), ("anthropic-version", self.version)]
+    }
+
+    pub(crate) async fn try_usual(&self, method: &str, path: &str, body: &Value) -> Result<Reply, reqwest::Error> {
+        let body = if body.is_null() { String::new() } else { body.to_string() };
+        self.try_send(method, path, &self.usual(), &body).await
     }
 
     pub(crate) async fn get(&self, path: &str) -> Reply {
@@ -121,6 +139,19 @@ impl Api {
 
     pub(crate) async fn results(&self, id: &str) -> Reply {
         self.get(&format!("/v1/messages/batches/{id}/results")).await
+    }
+
+    /// The results as bytes, for those that are no text.
+    pub(crate) async fn results_bytes(&self, id: &str) -> Vec<u8> {
+        self.try_bytes(&format!("/v1/messages/batches/{id}/results")).await.unwrap()
+    }
+
+    pub(crate) async fn try_bytes(&self, path: &str) -> Result<Vec<u8>, reqwest::Error> {
+        let mut request = self.client.get(format!("{}{path}", self.base));
+        for (name, value) in self.usual() {
+            request = request.header(name, value);
+        }
+        Ok(request.send().await?.bytes().await?.to_vec())
     }
 
     /// What came of the results, and whether it ended with an error.

@@ -2,23 +2,33 @@
 
 #![allow(clippy::unwrap_used, reason = "what a helper cannot do fails the test")]
 
+mod accepting;
 mod answering;
 mod api;
 mod creating;
 mod ending_early;
+mod every_fault;
 mod faults;
 mod headers;
+mod lines;
 mod listing;
+mod mixture;
 mod objects;
+mod openai;
+mod openai_api;
 mod paying;
 mod results;
 mod size;
+mod steering;
 
 use std::collections::HashSet;
 use std::time::Duration;
 
 use api::{Api, Reply, ended, item, question};
-use longhaul_sandbox::provider::{ApiKey, Config, Fault, Operation, PaidLedger, Sandbox, Script, When, canonical_json};
+use longhaul_sandbox::provider::{
+    ApiKey, Config, Control, Dialect, Fault, Operation, PaidLedger, Sandbox, Script, SpoiltLine, SpoiltObject, When,
+    canonical_json,
+};
 use serde_json::{Value, json};
 
 /// A sandbox whose batches end at once.

@@ -6,7 +6,9 @@ use crate::domain::{Change, CustomId, Failure, FailureCode, Fence, IntentId, Ite
 use crate::domain::{Position, RunKey, Transition, Verdict};
 use crate::provider::Identity;
 use crate::store::StoreError;
-use crate::store::{Claimed, Claimer, Code, Database, Demand, Filled, Floor, Lane, Lease, Lines, NewRun, Store};
+use crate::store::{
+    Claimed, Claimer, Code, Database, Demand, Filled, Floor, Lane, Lease, Lines, NewRun, Registrar, Store,
+};
 use longhaul_sandbox::postgres::testing::TestDatabase;
 use serde_json::json;
 use std::time::Duration;
@@ -132,13 +134,18 @@ impl Making {
         let store = Store::new(database.clone(), 2);
         let node = NodeId::random();
         store.register(node, "one", "test", Duration::from_secs(15), &[]).await.unwrap();
-        let steps = ["first".to_owned(), "second".to_owned()];
-        let workflow = store.register_workflow("tests", 1, &steps).await.unwrap();
+        let steps = ["first", "second"].map(|s| json!({"name": s, "input": {"type": "x"}}));
+        let manifest = json!({
+            "workflow": "tests", "version": 1, "entry": "first", "input": {"type": "x"}, "state": {"type": "x"},
+            "output": {"type": "x"}, "steps": steps,
+        });
+        let manifest = crate::Manifest::from_json(&manifest.to_string()).unwrap();
+        let workflow = store.register_workflow(&manifest, Registrar::Node).await.unwrap().key;
         let runs: Vec<NewRun> = (0..10)
             .map(|k| {
                 let input = text(json!({ "n": k }));
                 let digest = crate::canonical::digest("tests", &input).unwrap();
-                NewRun { run_id: format!("run-{k}"), workflow, entry: "first", input, digest }
+                NewRun { run_id: format!("run-{k}"), workflow, entry: "first".into(), input, digest }
             })
             .collect();
         store.enqueue(&runs).await.unwrap();
@@ -195,7 +202,7 @@ impl Making {
 
     async fn fill(&mut self, lease: Lease, items: i32) -> i64 {
         let batch = self.store.open(lease, IntentId::new()).await.unwrap().unwrap();
-        let most = Filled { items, bytes: 1 << 20, more: false };
+        let most = crate::store::Most { items, bytes: 1 << 20, company: None };
         let filled = self.store.fill("p", batch, lease, Filled::default(), 100, most).await.unwrap();
         assert_eq!(filled.items, items);
         batch
@@ -261,7 +268,7 @@ fn lines(items: &[i32], outcome: ItemStatus) -> Lines {
     Lines {
         item: items.to_vec(),
         outcome: vec![outcome.code(); n],
-        line: vec![b"{}".to_vec(); n],
+        line: vec![Some(b"{}".to_vec()); n],
         input_tokens: vec![Some(11); n],
         output_tokens: vec![Some(7); n],
         cache_write_tokens: vec![None; n],

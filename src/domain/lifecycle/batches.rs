@@ -30,6 +30,15 @@ moves! {
         GivenBack = "given back", "submit::give_back", LeaseHolder,
             [Reserved -> Abandoned, Sealed -> Abandoned, Sending -> Abandoned, Ambiguous -> Abandoned], stays, [],
             "its waits are open again; a new attempt is another batch";
+        /// It was refused as a whole, for one of its requests or its size.
+        Split = "split", "refuse::split", LeaseHolder, [Sending -> Abandoned], stays, [],
+            "its waits are open again, the suspects to travel with fewer others";
+        /// Its only request was refused.
+        Convicted = "convicted", "refuse::convict", LeaseHolder, [Sending -> Abandoned], stays, [],
+            "the run fails with the provider's words";
+        /// It shows up after it was given up on.
+        FoundLate = "found late", "refuse::find_late", LeaseHolder, [Abandoned -> AdoptedUnverified], stays, [],
+            "only a send that was in doubt; its results prove it or not";
         /// A new holder of the submit lease takes it up.
         Inherited = "inherited", "submit::adopt_lease", LeaseHolder,
             [Reserved -> Reserved, Sealed -> Sealed, Sending -> Sending, Ambiguous -> Ambiguous], stays, [],

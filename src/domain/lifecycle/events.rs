@@ -29,7 +29,11 @@ pub fn statuses_after(last: EventType) -> &'static [RunStatus] {
         | EventType::TimerSet
         | EventType::ForkOpened => &[Waiting],
         // Each of these is written together with the one that follows it.
-        EventType::ModelApplied | EventType::ModelFailed | EventType::ForkFailed | EventType::ToolsCompleted => &[],
+        EventType::ModelApplied
+        | EventType::ModelFailed
+        | EventType::ForkFailed
+        | EventType::ToolsCompleted
+        | EventType::RunUpgraded => &[],
         EventType::RunCompleted => &[Completed],
         EventType::RunFailed => &[Failed],
         EventType::RunCanceled => &[Canceled],

@@ -25,6 +25,12 @@ moves! {
             [Pending -> Errored, Pending -> Expired, Pending -> Canceled, Pending -> Missing,
              Sent -> Errored, Sent -> Expired, Sent -> Canceled, Sent -> Missing], stays, [],
             "the line says which; its wait may have gone on already";
+        /// It was refused alone.
+        Convicted = "convicted", "refuse::convict", LeaseHolder, [Pending -> Errored, Sent -> Errored], stays, [],
+            "without a line";
+        /// It was paid for, as far as the provider says, and is in no result.
+        Lost = "lost", "holes::park_missing", Keeper, [Pending -> MissingPaid, Sent -> MissingPaid], stays, [],
+            "its run is parked";
         /// It has no answer, and its run failed.
         Failed = "failed", "ingest::fail", Keeper,
             [Pending -> Errored, Pending -> Expired, Pending -> Canceled, Pending -> MissingPaid, Pending -> Unreadable,

@@ -32,6 +32,9 @@ moves! {
         /// Owned: it is held back for an operator.
         Park = "park", "flush::flush", Owner, [Owned -> Parked], stays, [RunParked],
             "holds it no longer; the reason is stored";
+        /// Its holder makes it a run of a newer version, before its step.
+        Upgraded = "upgraded", "upgrade::upgrade", Owner, [Owned -> Owned], stays, [RunUpgraded, StepStarted],
+            "goes on at the step that the upgrade says; a statement of its own";
         /// A node lets go of what it does not hold.
         Released = "released", "claim::release_unheld", Anyone, [Owned -> Runnable], rises, [],
             "only what carries that node's own id; the old owner hears `Superseded`";
@@ -81,6 +84,12 @@ moves! {
         /// Its request goes out again.
         Requeued = "requeued", "ingest::retry", Keeper, [Waiting -> Waiting], stays, [ModelRetried],
             "nobody owns it";
+        /// Its request was refused when it was sent alone.
+        Convicted = "refused by provider", "refuse::convict", LeaseHolder, [Waiting -> Failed], stays, [ModelFailed, RunFailed],
+            "nobody owns it; stores the error";
+        /// Its request was paid for and has no result.
+        MissingPaid = "missing", "holes::park_missing", Keeper, [Waiting -> Parked], stays, [ModelFailed, RunParked],
+            "nobody owns it; the reason is stored";
         /// No answer will come.
         ModelFailed = "failed by provider", "ingest::fail", Keeper, [Waiting -> Failed], stays, [ModelFailed, RunFailed],
             "nobody owns it; stores the error";

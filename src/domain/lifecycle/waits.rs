@@ -14,6 +14,15 @@ moves! {
         /// Its batch was never created.
         GivenBack = "given back", "submit::give_back", LeaseHolder, [Reserved -> Open, Sent -> Open], stays, [],
             "the next attempt has another custom id";
+        /// Its batch was refused as a whole.
+        Split = "split", "refuse::split", LeaseHolder, [Reserved -> Open, Sent -> Open], stays, [],
+            "the next batch has fewer others";
+        /// It was refused alone.
+        Convicted = "convicted", "refuse::convict", LeaseHolder, [Reserved -> Failed, Sent -> Failed], stays, [ModelFailed],
+            "with its run";
+        /// It was paid for and has no result.
+        Missing = "missing", "holes::park_missing", Keeper, [Reserved -> Failed, Sent -> Failed], stays, [ModelFailed],
+            "its run is parked; a retry asks again";
         /// Its batch is at the provider.
         Submitted = "submitted", "submit::tell_submitted", Anyone, [Reserved -> Sent], stays, [ModelSubmitted],
             "while its run waits on it, and its batch is this one";

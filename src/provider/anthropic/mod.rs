@@ -124,6 +124,11 @@ impl BatchProvider for Anthropic {
         Box::pin(async move { self.transport.poll(&id).await })
     }
 
+    fn cancel(&self, id: &str) -> BoxFuture<'_, Result<(), ProviderError>> {
+        let id = id.to_owned();
+        Box::pin(async move { self.transport.cancel(&id).await })
+    }
+
     fn results(&self, id: &str, url: Option<&str>) -> BoxFuture<'_, Result<Results, ProviderError>> {
         let (id, url) = (id.to_owned(), url.map(str::to_owned));
         Box::pin(async move { self.transport.results(&id, url.as_deref()).await })

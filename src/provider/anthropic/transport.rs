@@ -2,7 +2,7 @@
 
 use super::ApiKey;
 use super::wire;
-use crate::provider::port::{Body, Identity, Listed, Polled, ProviderError, RefusedCreate, Results, Sent};
+use crate::provider::port::{Body, Identity, Listed, Polled, ProviderError, Refusal, RefusedCreate, Results, Sent};
 use futures::{StreamExt, TryStreamExt};
 use reqwest::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER};
 use reqwest::{Client, RequestBuilder, Response, StatusCode};
@@ -105,6 +105,11 @@ impl Transport {
         wire::polled(&batch).ok_or_else(|| ProviderError::Unreadable("a batch without processing_status".into()))
     }
 
+    pub(super) async fn cancel(&self, id: &str) -> Result<(), ProviderError> {
+        let request = self.signed(self.client.post(format!("{}/{id}/cancel", self.batches()))).timeout(CALL).send();
+        accepted(request.await.map_err(|e| unavailable(&e))?).await.map(drop)
+    }
+
     pub(super) async fn results(&self, id: &str, url: Option<&str>) -> Result<Results, ProviderError> {
         let usual = format!("{}/{id}/results", self.batches());
         // The key goes only where the API is.
@@ -170,7 +175,7 @@ impl Transport {
 }
 
 fn not_sent(why: &str) -> Sent {
-    Sent::NotCreated(RefusedCreate { why: why.to_owned(), retry_after: None, park: false })
+    Sent::NotCreated(RefusedCreate { why: why.to_owned(), retry_after: None, because: Refusal::Moment })
 }
 
 /// What a reply to a create says.
@@ -182,16 +187,40 @@ fn classify(status: StatusCode, retry_after: Option<Duration>, text: &str) -> Se
     let why = error_text(status, text);
     match status.as_u16() {
         400 | 401 | 402 | 403 | 404 | 413 | 422 | 429 => {
-            // A limit that passes says when; anything else needs somebody to act.
-            let park = match status.as_u16() {
-                429 => text.contains("enforced_spend_limit_reached"),
-                413 => false,
-                _ => true,
-            };
-            Sent::NotCreated(RefusedCreate { why, retry_after, park })
+            let because = because(status.as_u16(), text);
+            Sent::NotCreated(RefusedCreate { why, retry_after, because })
         }
         _ => Sent::Ambiguous(why),
     }
+}
+
+/// What a documented refusal is about. A 400 is about the body, unless it gives a reason that is the account's.
+fn because(status: u16, text: &str) -> Refusal {
+    let value: Value = serde_json::from_str(text).unwrap_or(Value::Null);
+    let of = |key: &str| value.pointer(key).and_then(Value::as_str).unwrap_or_default();
+    let (kind, message, code) = (of("/error/type"), of("/error/message"), of("/error/details/error_code"));
+    match status {
+        413 => Refusal::Size,
+        429 if code == "enforced_spend_limit_reached" || message.contains("spend limit") => Refusal::Account,
+        429 => Refusal::Moment,
+        400 | 422 => {
+            let words = ["spend", "billing", "credit balance", "on hold", "disabled", "organization", "workspace"];
+            let account =
+                !code.is_empty() || kind == "billing_error" || words.iter().any(|word| message.contains(word));
+            match index(message) {
+                Some(index) => Refusal::Request(Some(index)),
+                None if account => Refusal::Account,
+                None => Refusal::Request(None),
+            }
+        }
+        _ => Refusal::Account,
+    }
+}
+
+/// Which request a message is about: `requests.17.custom_id: ..`.
+fn index(message: &str) -> Option<i32> {
+    let rest = message.split_once("requests.")?.1;
+    rest.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
 }
 
 fn error_text(status: StatusCode, text: &str) -> String {
@@ -301,13 +330,20 @@ mod tests {
 
     #[test]
     fn a_spending_cap_parks_and_a_rate_limit_does_not() {
-        let park = |code, text| match status(code, text) {
-            Sent::NotCreated(refused) => refused.park,
+        let because = |code, text: &str| match status(code, text) {
+            Sent::NotCreated(refused) => refused.because,
             other => panic!("{other:?}"),
         };
-        assert!(!park(429, r#"{"error":{"type":"rate_limit_error","message":"slow"}}"#));
-        assert!(park(429, r#"{"error":{"details":{"error_code":"enforced_spend_limit_reached"}}}"#));
-        assert!(park(401, ""));
+        assert_eq!(because(429, r#"{"error":{"type":"rate_limit_error","message":"slow"}}"#), Refusal::Moment);
+        let capped = r#"{"error":{"details":{"error_code":"enforced_spend_limit_reached"}}}"#;
+        assert_eq!(because(429, capped), Refusal::Account);
+        assert_eq!(because(400, capped), Refusal::Account);
+        assert_eq!(because(401, ""), Refusal::Account);
+        assert_eq!(because(413, ""), Refusal::Size);
+        let said = |message: &str| because(400, &serde_json::json!({"error": {"message": message}}).to_string());
+        assert_eq!(said("requests.17.custom_id: String should have at most 64 characters"), Refusal::Request(Some(17)));
+        assert_eq!(said("not valid JSON: no low surrogate"), Refusal::Request(None));
+        assert_eq!(said("Your credit balance is too low"), Refusal::Account);
     }
 
     #[test]

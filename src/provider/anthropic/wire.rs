@@ -130,7 +130,10 @@ pub(super) fn polled(batch: &Value) -> Option<Polled> {
         other => BatchState::Unknown(other.to_owned()),
     };
     let results_url = batch.get("results_url").and_then(Value::as_str).map(str::to_owned);
-    Some(Polled { state, requests: requests(batch), results_url })
+    // Zero until the whole batch has ended.
+    let succeeded = batch.pointer("/request_counts/succeeded").and_then(Value::as_i64);
+    let succeeded = succeeded.filter(|_| state == BatchState::Ended);
+    Some(Polled { state, requests: requests(batch), succeeded, results_url })
 }
 
 #[cfg(test)]

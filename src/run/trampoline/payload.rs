@@ -4,9 +4,9 @@ use crate::domain::{Cause, Due, EventType, JoinRule, JsonText, NewEvent, NewWait
 use serde::Serialize;
 
 #[derive(Serialize)]
-pub(super) struct Started<'a> {
-    pub(super) step: &'a str,
-    pub(super) attempt: u32,
+pub(in crate::run) struct Started<'a> {
+    pub(in crate::run) step: &'a str,
+    pub(in crate::run) attempt: u32,
 }
 
 #[derive(Serialize)]
@@ -32,9 +32,9 @@ pub(super) struct Failed<'a> {
 }
 
 #[derive(Serialize)]
-pub(super) struct Ended<'a> {
-    pub(super) step: &'a str,
-    pub(super) code: &'static str,
+pub(in crate::run) struct Ended<'a> {
+    pub(in crate::run) step: &'a str,
+    pub(in crate::run) code: &'static str,
 }
 
 #[derive(Serialize)]
@@ -92,7 +92,7 @@ impl Mark {
 }
 
 /// An event with one of the payloads above, which cannot fail to be written: they are flat and small.
-pub(super) fn event<T: Serialize>(kind: EventType, payload: &T) -> NewEvent {
+pub(in crate::run) fn event<T: Serialize>(kind: EventType, payload: &T) -> NewEvent {
     NewEvent::new(kind, payload).unwrap_or_else(|_| NewEvent {
         kind,
         nonce: crate::domain::ids::nonce(),

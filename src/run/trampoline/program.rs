@@ -1,7 +1,7 @@
 //! Programs as data, run through the trampoline whole or cut into pieces: whatever the cuts, they come to the same end by
 //! the same way.
 
-use super::super::flow::{Act, Executed, Manifest, Outcome, StepInfo};
+use super::super::flow::{Act, Executed, Manifest, Outcome, StepInfo, TypeInfo};
 use super::payload::{Started, event};
 use super::{Held, admit, advance, resume_arg, settle};
 use crate::domain::limits::STACK_FRAMES;
@@ -50,8 +50,20 @@ struct Trace {
 
 fn manifest() -> Manifest {
     let policy = StepPolicy { attempts: 2, ..StepPolicy::DEFAULT };
-    let step = |name| StepInfo { name, input: "i64", policy, blocking: false };
-    Manifest { workflow: "program", version: 1, entry: "a", steps: NAMES.map(step).to_vec() }
+    let number = TypeInfo::named::<i64>();
+    let step = |name: &'static str| StepInfo { name: name.into(), input: number.clone(), policy, blocking: false };
+    let steps = NAMES.map(step).to_vec();
+    let (input, state, output) = (number.clone(), number.clone(), number);
+    Manifest {
+        workflow: "program".into(),
+        version: 1,
+        upgrades_from: 1,
+        entry: "a".into(),
+        input,
+        state,
+        output,
+        steps,
+    }
 }
 
 fn json(value: &serde_json::Value) -> JsonText {
@@ -94,10 +106,10 @@ impl Player<'_> {
                 let outcome = Outcome::Error { message: "for good".into(), fatal: true };
                 return Executed { records, ..Executed::bare(outcome) };
             }
-            Kind::FailOnce => Act::Goto { step: "a", arg: Some(value) },
-            Kind::Goto(step) => Act::Goto { step: NAMES[step], arg: Some(value) },
+            Kind::FailOnce => Act::Goto { step: "a".into(), arg: Some(value) },
+            Kind::Goto(step) => Act::Goto { step: NAMES[step].into(), arg: Some(value) },
             Kind::Call { step, then, carry } => {
-                Act::Call { step: NAMES[step], then: frame(then, carry), arg: Some(value) }
+                Act::Call { step: NAMES[step].into(), then: frame(then, carry), arg: Some(value) }
             }
             Kind::Suspend { then, carry } => {
                 let then = frame(then, carry);

@@ -1,16 +1,24 @@
 use super::*;
 use crate::domain::limits::{CARRY_BYTES, EVENTS_PER_RUN, RECORDS_PER_STEP, STATE_BYTES};
 use crate::domain::{Backoff, NewWait, StepPolicy};
+use crate::run::flow::TypeInfo;
 use serde_json::{Value, json};
 
 fn text(value: &Value) -> JsonText {
     JsonText::of(value, "value", 1 << 24).unwrap()
 }
 
+fn manifest(entry: &'static str, steps: Vec<StepInfo>) -> Manifest {
+    let unit = TypeInfo::named::<()>();
+    let (input, state, output) = (unit.clone(), unit.clone(), unit);
+    let (version, upgrades_from) = (2, 2);
+    Manifest { workflow: "tickets".into(), version, upgrades_from, entry: entry.into(), input, state, output, steps }
+}
+
 fn info(attempts: u32) -> StepInfo {
     let backoff = Backoff { first: Duration::from_secs(1), most: Duration::from_secs(60) };
     let policy = StepPolicy { attempts, backoff, timeout: Some(Duration::from_secs(30)), crash_limit: 3 };
-    StepInfo { name: "load", input: "()", policy, blocking: false }
+    StepInfo { name: "load".into(), input: TypeInfo::named::<()>(), policy, blocking: false }
 }
 
 fn held() -> Held {
@@ -29,7 +37,7 @@ fn settled(held: &Held, outcome: Outcome) -> Transition {
 }
 
 fn goto() -> Outcome {
-    Outcome::Done(Act::Goto { step: "next", arg: None })
+    Outcome::Done(Act::Goto { step: "next".into(), arg: None })
 }
 
 fn told(transition: &Transition) -> Vec<(&'static str, Value)> {
@@ -38,7 +46,7 @@ fn told(transition: &Transition) -> Vec<(&'static str, Value)> {
 
 #[test]
 fn an_unknown_step_parks_the_run() {
-    let manifest = Manifest { workflow: "tickets", version: 2, entry: "a", steps: vec![] };
+    let manifest = manifest("a", vec![]);
     let parked = admit(&manifest, &held()).unwrap_err();
     assert_eq!(told(&parked), [("run.parked", json!({"step": "load", "code": "unknown-step"}))]);
     let Change::Park(reason) = parked.change else { panic!("{:?}", parked.change) };
@@ -47,7 +55,7 @@ fn an_unknown_step_parks_the_run() {
 
 #[test]
 fn too_many_deaths_are_a_crash_loop() {
-    let manifest = Manifest { workflow: "tickets", version: 2, entry: "load", steps: vec![info(1)] };
+    let manifest = manifest("load", vec![info(1)]);
     assert!(admit(&manifest, &Held { starts: 3, ..held() }).is_ok());
     let failed = admit(&manifest, &Held { starts: 4, ..held() }).unwrap_err();
     assert_eq!(told(&failed)[1], ("run.failed", json!({"step": "load", "code": "crash-loop"})));
@@ -174,7 +182,7 @@ fn what_trying_again_cannot_cure_fails_at_once_and_keeps_the_records() {
 fn limits_hold_for_flows_of_every_kind() {
     let large = |bytes| JsonText::of(&"x".repeat(bytes), "large", usize::MAX).unwrap();
     let frame = |carry| Frame { step: "then".into(), carry };
-    let call = |carry| Outcome::Done(Act::Call { step: "next", arg: None, then: frame(carry) });
+    let call = |carry| Outcome::Done(Act::Call { step: "next".into(), arg: None, then: frame(carry) });
     let wait = NewWait::model("p", text(&json!({})));
     let suspend = Outcome::Done(Act::Suspend { wait, then: frame(Some(large(CARRY_BYTES))), under: None });
     let record = NewEvent::new(EventType::Custom, &json!({})).unwrap();

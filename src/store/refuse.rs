@@ -1,0 +1,186 @@
+//! Batches that a provider refused as a whole, and the one request that may be the reason.
+
+use super::accounts::Lease;
+use super::error::StoreError;
+use crate::domain::RunKey;
+use sqlx::PgPool;
+
+/// Who is suspected of having had a batch refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Suspects {
+    /// Each: they travel in batches of at most so many.
+    All(i32),
+    /// This item, as the provider said: it travels alone.
+    One(i32),
+}
+
+/// A batch was refused as a whole: its items go back into the queue, the suspects to travel with fewer others.
+pub(super) async fn split(
+    pool: &PgPool,
+    batch: i64,
+    lease: Lease,
+    suspects: Suspects,
+    why: &str,
+) -> Result<bool, StoreError> {
+    let (company, one) = match suspects {
+        Suspects::All(company) => (company, None),
+        Suspects::One(item) => (1, Some(item)),
+    };
+    let row = sqlx::query!(
+        r#"
+with held as materialized (
+    select id from longhaul.batches where id = $1 and lease = $2 and status between 1 and 4 for update
+),
+back as materialized (
+    select i.run, i.wait, i.item from longhaul.batch_items i join held h on i.batch = h.id order by i.run
+),
+locked as materialized (
+    select w.run, w.ordinal, b.item from back b join longhaul.waits w on w.run = b.run and w.ordinal = b.wait
+    where w.batch = $1 and w.status in (2, 3) order by w.run, w.ordinal for update of w
+),
+queued as (
+    update longhaul.waits w set status = 1, batch = null, item = null, queued_at = longhaul.now(),
+        company = case when $4::int is null or l.item = $4 then $3 else w.company end
+    from locked l where w.run = l.run and w.ordinal = l.ordinal
+)
+update longhaul.batches b set status = 9, abandoned_at = longhaul.now(), check_at = null, note = $5
+from held h where b.id = h.id
+returning b.id
+"#,
+        batch,
+        lease.fence,
+        company,
+        one,
+        why
+    )
+    .fetch_optional(pool)
+    .await?;
+    Ok(row.is_some())
+}
+
+/// What came of a request that was refused alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Convicted {
+    /// Whether its run failed. If not, too many in a row were refused for it to be about them.
+    pub failed: bool,
+    /// The run that waits for it, if it is a branch.
+    pub parent: Option<RunKey>,
+}
+
+/// A batch of one was refused: its run fails with the provider's words, unless `in_row` others were refused before it with nothing accepted
+/// in between. `None`: the lease is lost.
+pub(super) async fn convict(
+    pool: &PgPool,
+    batch: i64,
+    lease: Lease,
+    in_row: i32,
+    why: &str,
+) -> Result<Option<Convicted>, StoreError> {
+    let row = sqlx::query!(
+        r#"
+with account as materialized (
+    select id, refused_in_row from longhaul.accounts where id = $6 and fence = $2 for update
+),
+held as materialized (
+    select b.id from longhaul.batches b join account a on a.refused_in_row < $4
+    where b.id = $1 and b.lease = $2 and b.status between 1 and 4 for update of b
+),
+counted as (
+    update longhaul.accounts a set refused_in_row = a.refused_in_row + 1 from held h where a.id = $6
+),
+locked as materialized (
+    select i.run, i.wait, i.item from held h join longhaul.batch_items i on i.batch = h.id cross join lateral (
+        select from longhaul.runs r where r.id = i.run and r.status = 3 and r.wait = i.wait for update
+    ) r
+),
+failed as (
+    update longhaul.waits w set status = 6 from locked l
+    where w.run = l.run and w.ordinal = l.wait and w.status in (2, 3) and w.batch = $1
+    returning w.run, w.ordinal, w.attempt, w.provider
+),
+moved as (
+    update longhaul.runs r set status = 6, finished_at = longhaul.now(), cursor = r.cursor + 2
+    from failed f where r.id = f.run
+    returning r.id, r.parent, r.cursor, r.step, f.ordinal, f.attempt, f.provider
+),
+told as (
+    insert into longhaul.events (run, ordinal, nonce, type, payload)
+    select id, cursor - 2, longhaul.nonce(), 34, json_build_object('wait', ordinal, 'attempt', attempt,
+        'provider', provider, 'outcome', 'refused') from moved
+    union all
+    select id, cursor - 1, longhaul.nonce(), 3, json_build_object('step', step, 'code', 'model-failed') from moved
+),
+because as (
+    insert into longhaul.outputs (run, error)
+    select id, json_build_object('code', 'model-failed', 'step', step, 'message', $3::text) from moved
+    on conflict (run) do update set body = null, error = excluded.error
+),
+booked as (
+    update longhaul.batch_items i set status = 4, settled_at = longhaul.now() from held h
+    where i.batch = h.id and i.status in (1, 2)
+),
+abandoned as (
+    update longhaul.batches b set status = 9, abandoned_at = longhaul.now(), check_at = null, note = $5
+    from held h where b.id = h.id
+    returning b.id
+)
+select exists (select from abandoned) as "failed!", (select parent from moved) as parent from account
+"#,
+        batch,
+        lease.fence,
+        why,
+        in_row,
+        why,
+        lease.account
+    )
+    .fetch_optional(pool)
+    .await?;
+    Ok(row.map(|r| Convicted { failed: r.failed, parent: r.parent.map(RunKey) }))
+}
+
+/// Sends that were given up on in the last days, whose batch may still show up.
+pub(super) async fn lost(pool: &PgPool, lease: Lease, window_ms: i64) -> Result<Vec<super::Intent>, StoreError> {
+    let rows = sqlx::query!(
+        r#"
+select b.id, b.status, b.n, b.watermark_at, coalesce(b.send_limit_ms, 0) as "send_limit_ms!",
+    coalesce(extract(epoch from longhaul.now() - b.sending_at) * 1000, 0)::bigint as "sent_ms_ago!"
+from longhaul.batches b
+where b.account = $1 and b.abandoned_at > longhaul.now() - $2::bigint * interval '1 millisecond'
+    and b.ambiguous_at is not null and b.status = 9
+order by b.id
+"#,
+        lease.account,
+        window_ms
+    )
+    .fetch_all(pool)
+    .await?;
+    let intents = rows.into_iter().map(|r| super::Intent {
+        batch: r.id,
+        status: super::Code::decode(r.status),
+        n: r.n,
+        watermark_at: r.watermark_at,
+        sent_ms_ago: r.sent_ms_ago,
+        send_limit_ms: r.send_limit_ms,
+    });
+    Ok(intents.collect())
+}
+
+/// A batch that was given up on may have been found after all: its results will tell.
+pub(super) async fn find_late(pool: &PgPool, batch: i64, lease: Lease, id: &str) -> Result<bool, StoreError> {
+    let done = sqlx::query!(
+        r#"
+update longhaul.batches b set status = 6, provider_batch_id = $3, adopted_at = longhaul.now(), check_at = longhaul.now(),
+    lease = $4, note = 'found after it had been given up on'
+where b.id = $1 and b.account = $2 and b.status = 9 and b.ambiguous_at is not null
+    and exists (select from longhaul.accounts a where a.id = $2 and a.fence = $4)
+    and not exists (select from longhaul.batches o where o.account = b.account and o.provider_batch_id = $3)
+"#,
+        batch,
+        lease.account,
+        id,
+        lease.fence
+    )
+    .execute(pool)
+    .await?;
+    Ok(done.rows_affected() == 1)
+}
