@@ -92,7 +92,9 @@ pub mod testing;
 
 pub use check::{Check, CheckReport};
 pub use client::{Bulk, BulkAction, EventCursor, EventPage, Outcomes, Plan, WaitPage, WorkflowExplanation};
-pub use client::{Canceled, Client, EnqueueOptions, Enqueued, Explanation, InvalidOptions, RunHandle};
+pub use client::{
+    Canceled, Client, EnqueueOptions, Enqueued, Explanation, InvalidOptions, Question, RunHandle, doctor,
+};
 pub use client::{Cursor, Filter, Finished, FinishedPage, OutputCursor, Page};
 pub use config::{Config, InvalidConfig, Retention};
 pub use error::Error;
@@ -108,3 +110,18 @@ pub use {
 #[cfg(all(doctest, feature = "node", feature = "anthropic"))]
 #[doc = include_str!("../README.md")]
 struct Readme;
+
+/// The pages for users are compiled, too.
+#[cfg(all(doctest, feature = "node", feature = "anthropic"))]
+mod pages {
+    #[doc = include_str!("../docs/first-workflow.md")]
+    struct FirstWorkflow;
+    #[doc = include_str!("../docs/people.md")]
+    struct People;
+    #[doc = include_str!("../docs/tools.md")]
+    struct Tools;
+    #[doc = include_str!("../docs/forks.md")]
+    struct Forks;
+    #[doc = include_str!("../docs/operating.md")]
+    struct Operating;
+}

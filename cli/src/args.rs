@@ -42,6 +42,9 @@ pub(crate) enum Command {
     Sandbox(SandboxArgs),
     /// Bring the schema `longhaul` of a database up to this build.
     Migrate(DatabaseArgs),
+    /// Look whether a server, a database and a role are fit for nodes. Exits with 1 when something is bad.
+    #[command(after_help = EXIT_CODES)]
+    Doctor(DatabaseArgs),
     /// Show how many runs there are of each status, totals of the batches, and the living nodes.
     Status(DatabaseArgs),
     /// List and show runs.
@@ -52,6 +55,8 @@ pub(crate) enum Command {
     Explain(ExplainArgs),
     /// List what waiting runs wait for, and for how long already.
     Waits(WaitsArgs),
+    /// List the open questions to people, the oldest first.
+    Questions(QuestionsArgs),
     /// Answer what a run asks a person or another service; without an answer, show the question.
     Answer(AnswerArgs),
     /// End a run, or many, whatever they are doing.
@@ -121,8 +126,11 @@ pub(crate) struct DemoArgs {
     /// Break one rule on purpose before the audit (`list` prints the names).
     #[arg(long, value_name = "NAME")]
     pub plant: Option<String>,
+    /// Ask you, at this terminal, what the workflow asks a person; otherwise a script answers.
+    #[arg(long)]
+    pub ask: bool,
     /// How long the provider takes for a batch.
-    #[arg(long, value_name = "DURATION", default_value = "800ms", value_parser = duration)]
+    #[arg(long, value_name = "DURATION", default_value = "600ms", value_parser = duration)]
     pub processing: Duration,
 }
 
@@ -322,6 +330,15 @@ pub(crate) struct AnswerArgs {
     /// Who answers, for the record.
     #[arg(long, value_name = "NAME", default_value = "operator")]
     pub by: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct QuestionsArgs {
+    #[command(flatten)]
+    pub database: DatabaseArgs,
+    /// How many.
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    pub limit: u32,
 }
 
 #[derive(Debug, Args)]

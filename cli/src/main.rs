@@ -13,6 +13,7 @@ mod bulk;
 mod check;
 mod control;
 mod demo;
+mod doctor;
 mod error;
 mod look;
 mod migrate;
@@ -72,6 +73,7 @@ async fn dispatch(cli: Cli) -> Result<Exit, CliError> {
         Command::DemoWorker(args) => demo::worker::run(args).await,
         Command::Sandbox(args) => sandbox::run(args, json).await,
         Command::Migrate(database) => migrate::run(&database, json).await,
+        Command::Doctor(database) => doctor::run(&database, json).await,
         Command::Status(database) => look::status(&database, json).await,
         Command::Runs(args) => match args.command {
             args::RunsCommand::List(args) => look::list(&args, json).await,
@@ -80,6 +82,7 @@ async fn dispatch(cli: Cli) -> Result<Exit, CliError> {
         Command::Events(args) => look::events(&args, json).await,
         Command::Explain(args) => act::explain(&args, json).await,
         Command::Answer(args) => act::answer(&args, json).await,
+        Command::Questions(args) => look::questions(&args, json).await,
         Command::Waits(args) => look::waits(&args, json).await,
         Command::Cancel(args) => bulk::cancel(&args, json).await,
         Command::Retry(args) => bulk::retry(&args, json).await,

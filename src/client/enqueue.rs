@@ -79,7 +79,14 @@ impl Client {
         input: &T,
     ) -> Result<RunHandle<Dynamic>, Error> {
         let workflow = self.store().register_workflow(manifest, Registrar::Client).await?.key;
-        let run = new_run(workflow, &manifest.workflow, manifest.entry.clone(), run_id.into(), input, EnqueueOptions::default())?;
+        let run = new_run(
+            workflow,
+            &manifest.workflow,
+            manifest.entry.clone(),
+            run_id.into(),
+            input,
+            EnqueueOptions::default(),
+        )?;
         let run_id = RunId::new(run.run_id.clone())?;
         let mut answers = vec![Err(Error::UnknownRun(run.run_id.clone()))];
         if self.write(&[run], &[0], &mut answers).await? {

@@ -4,6 +4,7 @@
 
 mod answer;
 mod bulk;
+mod doctor;
 mod enqueue;
 mod explain;
 mod explain_workflow;
@@ -13,10 +14,12 @@ mod list;
 mod operate;
 mod options;
 mod outputs;
+mod questions;
 mod tree;
 
 pub use answer::Canceled;
 pub use bulk::{Bulk, BulkAction, Outcomes, Plan};
+pub use doctor::{Diagnosis, HealthCheck, Level, doctor};
 pub use enqueue::Enqueued;
 pub use explain::Explanation;
 pub use explain_workflow::WorkflowExplanation;
@@ -24,6 +27,7 @@ pub use handle::RunHandle;
 pub use list::{Cursor, Filter, Page};
 pub use options::{EnqueueOptions, InvalidOptions};
 pub use outputs::{Finished, FinishedPage, OutputCursor};
+pub use questions::Question;
 pub use tree::{EventCursor, EventPage, WaitPage};
 
 use crate::domain::{EventType, RunId};
@@ -123,12 +127,20 @@ impl Client {
         Ok(RunHandle::new(self.clone(), view.key, RunId::new(view.run_id)?))
     }
 
-    /// How many runs there are of each status. Reads the whole table of runs.
+    /// How many runs there are of each status, branches included. Reads the whole table of runs.
     ///
     /// # Errors
     /// [`Error::Store`].
     pub async fn counts(&self) -> Result<Counts, Error> {
-        Ok(self.store.counts().await?)
+        Ok(self.store.counts(false).await?)
+    }
+
+    /// As [`counts`](Self::counts), but only of runs that were enqueued: their branches are not counted.
+    ///
+    /// # Errors
+    /// [`Error::Store`].
+    pub async fn counts_enqueued(&self) -> Result<Counts, Error> {
+        Ok(self.store.counts(true).await?)
     }
 
     /// The latest batches, the newest first.

@@ -19,6 +19,7 @@ use super::list::{self, Wanted};
 use super::nodes::{self, Peer};
 use super::operate::{self, Control};
 use super::pulse::Hint;
+use super::questions::{self, Asked};
 use super::queue::{self, Holder, Trouble, VersionFacts, Waiting};
 use super::read::{self, BatchTotals, BatchView, Counts, EventView, NodeView, Outcome, RunView};
 use super::refuse::{self, Convicted, Suspects};
@@ -184,7 +185,7 @@ statements! {
     finished::horizon() -> Place;
     read::events(run: RunKey, from: Ordinal, limit: i64) -> Vec<EventView>;
     read::outcome(run: RunKey) -> Option<Outcome>;
-    read::counts() -> Counts;
+    read::counts(enqueued: bool) -> Counts;
     read::living() -> Vec<NodeView>;
     read::batches(limit: i64) -> Vec<BatchView>;
     read::batch_totals() -> BatchTotals;
@@ -241,6 +242,11 @@ impl Store {
 
     pub(crate) async fn retry_run(&self, run: RunKey) -> Result<Option<RunStatus>> {
         within(revive::retry(&self.pool, run)).await
+    }
+
+    /// Open questions to people, the oldest first.
+    pub(crate) async fn open_questions(&self, limit: i64) -> Result<Vec<Asked>> {
+        within(questions::open(&self.pool, limit)).await
     }
 
     /// In how many milliseconds the next wait is over.
