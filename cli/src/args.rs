@@ -76,6 +76,10 @@ pub(crate) enum Command {
     Limit(LimitArgs),
     /// Ask a node to take no more runs.
     Drain(DrainArgs),
+    /// Keep the records of a run's tree, however long it has been over, until they are let go of.
+    Hold(HoldArgs),
+    /// Let go of records that are held.
+    Unhold(RunArgs),
     /// List the latest batches, the newest first.
     Batches(BatchesArgs),
     /// List the living nodes, how many runs each holds, and whether it is draining.
@@ -254,6 +258,18 @@ pub(crate) struct ParkArgs {
     /// Why, for whoever finds it parked.
     #[arg(long, value_name = "TEXT", default_value = "parked by an operator")]
     pub reason: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct HoldArgs {
+    #[command(flatten)]
+    pub run: RunArgs,
+    /// Why, for the record.
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    pub reason: String,
+    /// Who says so, for the record.
+    #[arg(long, value_name = "NAME", default_value = "operator")]
+    pub by: String,
 }
 
 #[derive(Debug, Args)]

@@ -1,6 +1,6 @@
-//! `longhaul pause`, `resume`, `limit`, `drain`: what operators say of workflows and nodes.
+//! `longhaul pause`, `resume`, `limit`, `drain`, `hold`, `unhold`: what operators say of workflows, nodes and records.
 
-use crate::args::{DrainArgs, LimitArgs, PauseArgs, ResumeArgs};
+use crate::args::{DrainArgs, HoldArgs, LimitArgs, PauseArgs, ResumeArgs, RunArgs};
 use crate::error::{CliError, Exit};
 use crate::out;
 use longhaul::Client;
@@ -47,6 +47,30 @@ pub(crate) async fn drain(args: &DrainArgs, as_json: bool) -> Result<Exit, CliEr
         out::json(&json!({"node": args.node, "nodes": nodes}))?
     } else {
         out::text(&format!("asked {nodes} nodes to take no more runs: `longhaul nodes` shows what they still hold\n"))?
+    }
+    Ok(Exit::Well)
+}
+
+/// `longhaul hold`.
+pub(crate) async fn hold(args: &HoldArgs, as_json: bool) -> Result<Exit, CliError> {
+    let client = Client::connect(&args.run.database.database).await?;
+    client.hold(&args.run.id, &args.by, &args.reason).await?;
+    held(as_json, &args.run.id, true, "its records are kept, and those of its whole tree")
+}
+
+/// `longhaul unhold`.
+pub(crate) async fn unhold(args: &RunArgs, as_json: bool) -> Result<Exit, CliError> {
+    let client = Client::connect(&args.database.database).await?;
+    let held_before = client.release_hold(&args.id).await?;
+    let text = if held_before { "its records go when their time is over" } else { "was not held" };
+    held(as_json, &args.id, false, text)
+}
+
+fn held(as_json: bool, run: &str, held: bool, text: &str) -> Result<Exit, CliError> {
+    if as_json {
+        out::json(&json!({"run": run, "held": held}))?
+    } else {
+        out::text(&format!("run {run}: {text}\n"))?
     }
     Ok(Exit::Well)
 }

@@ -91,6 +91,8 @@ async fn dispatch(cli: Cli) -> Result<Exit, CliError> {
         Command::Resume(args) => control::resume(&args, json).await,
         Command::Limit(args) => control::limit(&args, json).await,
         Command::Drain(args) => control::drain(&args, json).await,
+        Command::Hold(args) => control::hold(&args, json).await,
+        Command::Unhold(args) => control::unhold(&args, json).await,
         Command::Batches(args) => look::batches(&args, json).await,
         Command::Nodes(database) => look::nodes(&database, json).await,
         Command::Audit(args) => audit::run(&args, json).await,
