@@ -164,6 +164,7 @@ async fn sweep(ctx: &Ctx) -> Result<(), StoreError> {
             Err(error) => return Err(error),
         }
     }
+    store.fold().await?;
     while let Some(term) = terms.tombstones {
         let gone = store.forget(ms(term), ROOTS).await?;
         if gone < ROOTS {

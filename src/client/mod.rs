@@ -127,12 +127,12 @@ impl Client {
         Ok(RunHandle::new(self.clone(), view.key, RunId::new(view.run_id)?))
     }
 
-    /// How many runs there are of each status, branches included. Reads the whole table of runs.
+    /// How many runs there are of each status, branches included. Nothing is scanned for it, whatever their number.
     ///
     /// # Errors
     /// [`Error::Store`].
     pub async fn counts(&self) -> Result<Counts, Error> {
-        Ok(self.store.counts(false).await?)
+        Ok(self.store.counts(false, None).await?)
     }
 
     /// As [`counts`](Self::counts), but only of runs that were enqueued: their branches are not counted.
@@ -140,7 +140,16 @@ impl Client {
     /// # Errors
     /// [`Error::Store`].
     pub async fn counts_enqueued(&self) -> Result<Counts, Error> {
-        Ok(self.store.counts(true).await?)
+        Ok(self.store.counts(true, None).await?)
+    }
+
+    /// As [`counts`](Self::counts), but only of a workflow, in all its versions.
+    ///
+    /// # Errors
+    /// [`Error::UnknownWorkflow`].
+    pub async fn counts_of(&self, workflow: &str) -> Result<Counts, Error> {
+        let versions = self.versions(workflow).await?;
+        Ok(self.store.counts(false, Some(&versions)).await?)
     }
 
     /// The latest batches, the newest first.

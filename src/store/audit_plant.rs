@@ -205,6 +205,11 @@ const PLANTS: &[(&str, &str)] = &[
              if not found then raise exception 'there is no run: nothing to plant on'; end if;
          end $$",
     ),
+    // One run too many is counted.
+    (
+        "counts-agree",
+        "insert into longhaul.run_counts (workflow, branch, status, n) values (1, false, 5, 1)",
+    ),
     // A run has lost its input. Branches have none of their own.
     (
         "bodies-present",

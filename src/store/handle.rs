@@ -8,6 +8,7 @@ use super::cancel::{self, Before};
 use super::check::{self, Page};
 use super::claim;
 use super::connect::{Database, within};
+use super::counts;
 use super::enqueue::{self, Made, NewRun};
 use super::error::StoreError;
 use super::explain::{self, Facts};
@@ -185,7 +186,8 @@ statements! {
     finished::horizon() -> Place;
     read::events(run: RunKey, from: Ordinal, limit: i64) -> Vec<EventView>;
     read::outcome(run: RunKey) -> Option<Outcome>;
-    read::counts(enqueued: bool) -> Counts;
+    counts::counts(enqueued: bool, workflows: Option<&[i32]>) -> Counts;
+    counts::fold() -> ();
     read::living() -> Vec<NodeView>;
     read::batches(limit: i64) -> Vec<BatchView>;
     read::batch_totals() -> BatchTotals;

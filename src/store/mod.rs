@@ -15,6 +15,7 @@ mod claim;
 mod clock;
 mod codec;
 mod connect;
+mod counts;
 mod decide;
 mod doctor;
 mod enqueue;

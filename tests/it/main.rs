@@ -7,6 +7,7 @@ mod audit;
 mod checking;
 mod clock;
 mod commit;
+mod counting;
 mod doctor;
 mod drain;
 mod dynamic;
