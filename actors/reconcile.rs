@@ -42,7 +42,7 @@ pub(super) async fn listed_since(
     Ok(found)
 }
 
-fn older(batch: &ListedBatch, watermark: Option<DateTime<Utc>>) -> bool {
+pub(super) fn older(batch: &ListedBatch, watermark: Option<DateTime<Utc>>) -> bool {
     match (batch.created_at, watermark) {
         (Some(created), Some(mark)) => created < mark - SKEW,
         _ => false,
@@ -83,6 +83,7 @@ mod tests {
             watermark_at: None,
             sent_ms_ago,
             send_limit_ms: 600_000,
+            late: false,
         }
     }
 

@@ -190,10 +190,17 @@ async fn give_up_holes(
             }
         }
     }
-    if ctx.store().sweep_forks(RIPE).await? {
-        ctx.runs_ready();
-    }
+    join(ctx).await;
     Ok(true)
+}
+
+/// Joins forks whose branches may have ended. What cannot be joined is no reason to read results again: the next sweep tries.
+async fn join(ctx: &Ctx) {
+    match ctx.store().sweep_forks(RIPE).await {
+        Ok(true) => ctx.runs_ready(),
+        Ok(false) => {}
+        Err(error) => tracing::warn!(%error, "branches could not be joined yet"),
+    }
 }
 
 /// Failures of a request that are tried again.
@@ -326,9 +333,7 @@ impl Reading<'_> {
             settled += done.items;
             count(&self.ctx.counters().runs_failed, done.waits.max(0) as u64);
             // Branches may be among them.
-            if store.sweep_forks(RIPE).await? {
-                self.ctx.runs_ready();
-            }
+            join(self.ctx).await;
             tracing::warn!(runs = done.waits, code = FailureCode::ModelFailed.as_str(), "requests failed for good");
         }
         count(&self.ctx.counters().results_completed, settled.max(0) as u64);

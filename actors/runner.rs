@@ -66,6 +66,7 @@ pub(super) async fn run(ctx: Arc<Ctx>, claimed: Claimed) {
                 ask(&ctx, trampoline::park(&held, "upgrade-failed", why)).await;
                 return;
             }
+            Merged::Newer => return hand_back(&ctx, &held).await,
             // Not held any more, so released before long.
             Merged::Lost => return,
         }

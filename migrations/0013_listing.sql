@@ -108,17 +108,18 @@ begin
     end if;
 
     -- A statement of its own: it sees a run that another transaction made meanwhile.
-    select r.status, v.name, i.body::text as body into there from longhaul.runs r
+    select r.status, v.name, i.body::text as body, i.text_digest into there from longhaul.runs r
     join longhaul.workflow_versions v on v.id = r.workflow join longhaul.inputs i on i.run = r.id
     where r.run_id = enqueue.run_id;
     if not found then
         raise exception 'run `%` was made by a transaction that this one does not see', enqueue.run_id
             using errcode = '40001', hint = 'begin a new transaction and repeat it';
     end if;
-    same := there.name = enqueue.workflow and there.body = body;
+    same := there.name = enqueue.workflow
+        and coalesce(there.body = body, there.text_digest = sha256(convert_to(body, 'UTF8')), false);
     if not same and there.name = enqueue.workflow then
         begin
-            same := there.body::jsonb::text = body::jsonb::text;
+            same := coalesce(there.body::jsonb::text = body::jsonb::text, false);
         exception when others then
             -- Text that jsonb cannot hold is compared as it is.
             same := false;

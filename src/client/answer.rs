@@ -153,10 +153,10 @@ impl Client {
         if !(matches!(standing.status, RunStatus::Failed | RunStatus::Parked) || standing.stopped) {
             return Err(refused(standing.status));
         }
-        let revived = self.revive(run.key).await?;
+        let revived = self.revive(run.key, true).await?;
         let mut child = run.key;
         while let Some(parent) = self.store().fallen_parent(child).await? {
-            self.revive(parent).await?;
+            self.revive(parent, false).await?;
             child = parent;
         }
         for hint in [Hint::Runs, Hint::Requests] {
@@ -173,11 +173,11 @@ impl Client {
     }
 
     /// Sets a run going again, after the branches that it failed with: they go first, so that it does not fail again.
-    async fn revive(&self, run: RunKey) -> Result<Option<RunStatus>, Error> {
+    async fn revive(&self, run: RunKey, named: bool) -> Result<Option<RunStatus>, Error> {
         for branch in self.store().fallen_branches(run).await? {
-            Box::pin(self.revive(branch)).await?;
+            Box::pin(self.revive(branch, false)).await?;
         }
-        let status = self.store().retry_run(run).await?;
+        let status = self.store().retry_run(run, named).await?;
         // Its branches may all be over by now.
         self.store().join_all(vec![run], false).await?;
         Ok(status)

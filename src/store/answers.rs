@@ -95,8 +95,8 @@ pub(super) async fn expire(pool: &PgPool, limit: i64) -> Result<i64, StoreError>
     let moved = sqlx::query_scalar!(
         r#"
 with due as materialized (
-    select run, ordinal from longhaul.waits where due_at is not null and due_at <= longhaul.now()
-    order by due_at limit $1
+    select w.run, w.ordinal from longhaul.waits w join longhaul.runs r on r.id = w.run and r.status = 3 and r.wait = w.ordinal
+    where w.due_at is not null and w.due_at <= longhaul.now() order by w.due_at limit $1
 ),
 locked as materialized (
     select d.run, d.ordinal from (select * from due order by run) d cross join lateral (

@@ -116,7 +116,7 @@ statements! {
     accounts::resign(account: i32, node: NodeId) -> ();
     accounts::brake(lease: Lease) -> Option<Brake>;
     accounts::slow_down(lease: Lease, brake: &Brake) -> ();
-    reserve::queue(provider: &str, lease: Lease, limit: i64) -> Queue;
+    reserve::queue(provider: &str, lease: Lease, limit: i64, suspects: bool) -> Queue;
     reserve::next_due(provider: &str) -> Option<i64>;
     reserve::open(lease: Lease, intent: IntentId) -> Option<i64>;
     reserve::fill(provider: &str, batch: i64, lease: Lease, filled: Filled, chunk: i64, most: Most) -> Filled;
@@ -176,6 +176,7 @@ statements! {
     explain::facts(run_id: &str) -> Option<Facts>;
     forks::join(runs: &[RunKey]) -> Vec<Joined>;
     forks::ripe(limit: i64) -> Vec<RunKey>;
+    forks::fail_join(run: RunKey, why: &str) -> Option<Joined>;
     list::run(run_id: &str) -> Option<RunView>;
     list::tagged(tag: &str, before: i64, limit: i64) -> Vec<i64>;
     list::newest(before: i64, limit: i64) -> Vec<i64>;
@@ -242,8 +243,8 @@ impl Store {
         within(list::open(&self.pool, workflows, &statuses, before, limit)).await
     }
 
-    pub(crate) async fn retry_run(&self, run: RunKey) -> Result<Option<RunStatus>> {
-        within(revive::retry(&self.pool, run)).await
+    pub(crate) async fn retry_run(&self, run: RunKey, named: bool) -> Result<Option<RunStatus>> {
+        within(revive::retry(&self.pool, run, named)).await
     }
 
     /// Open questions to people, the oldest first.
@@ -276,12 +277,34 @@ impl Store {
                 let stopping = self.stop_others(&runs).await?;
                 self.carry_out(stopping).await?;
             }
-            let joined = self.join(&runs).await?;
+            let joined = self.join_each(&runs).await?;
             any |= joined.iter().any(|j| !j.failed);
             runs = joined.into_iter().filter(|j| j.failed).filter_map(|j| j.parent).collect();
             failed = true;
         }
         Ok(any)
+    }
+
+    /// Joins; one whose results the server cannot put together fails alone.
+    async fn join_each(&self, runs: &[RunKey]) -> Result<Vec<Joined>> {
+        match self.join(runs).await {
+            Err(StoreError::Refused { message: why, .. }) if runs.len() == 1 => {
+                tracing::error!(
+                    run = runs[0].0,
+                    why,
+                    "the results of branches cannot be put together: their run fails"
+                );
+                Ok(self.fail_join(runs[0], &why).await?.into_iter().collect())
+            }
+            Err(StoreError::Refused { .. }) => {
+                let mut joined = Vec::new();
+                for run in runs {
+                    joined.extend(Box::pin(self.join_each(std::slice::from_ref(run))).await?);
+                }
+                Ok(joined)
+            }
+            other => other,
+        }
     }
 
     /// Carries out orders to cancel, downwards. What cannot be done now is left to a sweep. Answers the runs that waited for those.

@@ -54,6 +54,14 @@ locked as materialized (
         select from longhaul.runs r where r.id = l.run and r.status = 3 and r.wait = l.wait for update
     ) r
 ),
+-- Those whose run does not wait, as this statement's snapshot saw it, but whose wait is still this batch's once it is locked.
+asking as materialized (
+    select l.item from (
+        select * from hole where not exists (select from locked k where k.item = hole.item) order by run
+    ) l cross join lateral (
+        select w.status, w.batch from longhaul.waits w where w.run = l.run and w.ordinal = l.wait for update
+    ) w where w.status in (2, 3) and w.batch = $1
+),
 failed as (
     update longhaul.waits w set status = 6 from locked l
     where w.run = l.run and w.ordinal = l.wait and w.status in (2, 3) and w.batch = $1
@@ -75,6 +83,7 @@ told as (
 booked as (
     update longhaul.batch_items i set status = 8, settled_at = longhaul.now()
     from hole h where i.batch = $1 and i.item = h.item and i.status in (1, 2)
+        and not exists (select from asking a where a.item = h.item)
     returning i.item
 )
 select count(*) as "n!" from booked

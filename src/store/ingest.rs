@@ -135,7 +135,8 @@ seen as (
     insert into longhaul.foreign_batches (account, provider_batch_id)
     select account, provider_batch_id from held on conflict do nothing
 )
-update longhaul.batches b set status = 4, provider_batch_id = null, adopted_at = null, check_at = null, owner = null
+update longhaul.batches b set status = case when b.abandoned_at is null then 4 else 9 end, provider_batch_id = null,
+    adopted_at = null, check_at = null, owner = null
 from held h where b.id = h.id
 "#,
         batch,
@@ -160,7 +161,8 @@ with held as materialized (
         )
     for update
 )
-update longhaul.batches b set status = 4, provider_batch_id = null, adopted_at = null, check_at = null, owner = null
+update longhaul.batches b set status = case when b.abandoned_at is null then 4 else 9 end, provider_batch_id = null,
+    adopted_at = null, check_at = null, owner = null
 from held h where b.id = h.id
 returning h.provider_batch_id
 "#,
@@ -230,6 +232,15 @@ locked as materialized (
         select from longhaul.runs r where r.id = l.run and r.status = 3 and r.wait = l.wait for update
     ) r
 ),
+-- Those whose run does not wait for it, as this statement's snapshot saw it. Should it have been set going again since, the wait says so
+-- once it is locked: then the line is left for the next download.
+idle as materialized (
+    select l.item, w.status from (
+        select * from line where not exists (select from locked k where k.item = line.item) order by run
+    ) l cross join lateral (
+        select w.status from longhaul.waits w where w.run = l.run and w.ordinal = l.wait for update
+    ) w
+),
 answered as (
     -- Claims are cut by what they have to load: request and answer.
     update longhaul.waits w set status = 4, queued_at = null, batch = $1, item = l.item,
@@ -256,6 +267,7 @@ booked as (
         cache_read_tokens = l.cache_read_tokens, nano_usd = l.nano_usd, settled_at = longhaul.now()
     from line l left join answered a on a.item = l.item
     where i.batch = $1 and i.item = l.item and i.status in (1, 2)
+        and not exists (select from idle d where d.item = l.item and d.status in (1, 2, 3))
     returning i.item
 )
 select (select count(*) from booked) as "items!", (select count(*) from moved) as "waits!"
@@ -301,6 +313,13 @@ locked as materialized (
         select from longhaul.runs r where r.id = l.run and r.status = 3 and r.wait = l.wait for update
     ) r
 ),
+-- Whether the wait is still this batch's, as it is once it is locked.
+asking as materialized (
+    -- The count is there to have the runs locked first.
+    select l.item from (select * from line where (select count(*) from locked) >= 0 order by run) l cross join lateral (
+        select w.status, w.batch from longhaul.waits w where w.run = l.run and w.ordinal = l.wait for update
+    ) w where w.status in (2, 3) and w.batch = $1
+),
 queued as (
     update longhaul.waits w set status = 1, batch = null, item = null, company = null, errors = w.errors + $6::bool::int,
         -- Each failure doubles the pause, up to an hour.
@@ -325,9 +344,10 @@ told as (
 ),
 booked as (
     update longhaul.batch_items i set status = l.outcome, line = l.line, settled_at = longhaul.now()
-    -- Settled here: those that were queued again, and those whose wait does not ask any more.
-    from line l left join queued q on q.item = l.item left join locked k on k.item = l.item
-    where i.batch = $1 and i.item = l.item and i.status in (1, 2) and (q.run is not null or k.run is null)
+    -- Settled here: those that were queued again, and those whose wait does not ask any more, or asks by another batch.
+    from line l left join queued q on q.item = l.item
+    where i.batch = $1 and i.item = l.item and i.status in (1, 2)
+        and (q.run is not null or not exists (select from asking a where a.item = l.item))
     returning i.item
 )
 select (select count(*) from booked) as "items!", (select count(*) from moved) as "waits!"
@@ -363,6 +383,14 @@ locked as materialized (
         select from longhaul.runs r where r.id = l.run and r.status = 3 and r.wait = l.wait for update
     ) r
 ),
+-- Whether the wait is still this batch's, as it is once it is locked.
+asking as materialized (
+    select l.item from (
+        select * from line where not exists (select from locked k where k.item = line.item) order by run
+    ) l cross join lateral (
+        select w.status, w.batch from longhaul.waits w where w.run = l.run and w.ordinal = l.wait for update
+    ) w where w.status in (2, 3) and w.batch = $1
+),
 failed as (
     update longhaul.waits w set status = 6 from locked l
     where w.run = l.run and w.ordinal = l.wait and w.status in (2, 3) and w.batch = $1
@@ -389,6 +417,7 @@ because as (
 booked as (
     update longhaul.batch_items i set status = l.outcome, line = l.line, settled_at = longhaul.now()
     from line l where i.batch = $1 and i.item = l.item and i.status in (1, 2)
+        and not exists (select from asking a where a.item = l.item)
     returning i.item
 )
 select (select count(*) from booked) as "items!", (select count(*) from moved) as "waits!"

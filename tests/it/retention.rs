@@ -179,16 +179,17 @@ async fn a_root_stays_as_long_as_anything_below_it_is_open() {
     office.after_a_sweep().await;
     assert!(office.client.run("wait").await.unwrap().removed_at.is_none());
     assert!(!office.client.events("wait").await.unwrap().is_empty());
-    // Canceled, with a request that no result has accounted for.
+    // Canceled, with a request in a send that was in doubt and may show up.
     execute(
         &mut office.conn,
         "update longhaul.runs set status = 7, owner = null, ready_at = null, finished_at = longhaul.now() where status < 5;
-         update longhaul.batch_items i set status = 2, settled_at = null, line = null from longhaul.runs r, longhaul.runs p
-         where r.id = i.run and p.id = r.parent and p.run_id = 'wait';
+         update longhaul.batches b set status = 9, check_at = null, ambiguous_at = longhaul.now(), abandoned_at = longhaul.now()
+         from longhaul.batch_items i, longhaul.runs r, longhaul.runs p
+         where i.batch = b.id and r.id = i.run and p.id = r.parent and p.run_id = 'wait';
          delete from longhaul.runs where run_id = 'mark'",
     )
     .await;
-    assert_eq!(number(&mut office.conn, "select count(*) from longhaul.batch_items where status = 2").await, 1);
+    assert_eq!(number(&mut office.conn, "select count(*) from longhaul.batches where status = 9").await, 1);
     office.after_a_sweep().await;
     assert!(office.client.run("wait").await.unwrap().removed_at.is_none());
     office.node.shutdown().await.unwrap();

@@ -121,6 +121,9 @@ const RESTORE: &str = "do $$ declare t text; columns text; begin
             where attrelid = format('longhaul.%I', t)::regclass and attnum > 0 and not attisdropped and attgenerated = '';
             execute format('insert into longhaul.%I (%s) overriding system value select %s from saved.%I', t, columns, columns, t);
         end loop;
+        -- Putting runs back is counted too.
+        delete from longhaul.run_counts;
+        insert into longhaul.run_counts select * from saved.run_counts;
     end $$";
 
 struct Making {

@@ -82,7 +82,7 @@ moves! {
         /// An operator sets it going again, from its last durable state.
         Retried = "retried", "revive::retry", Anyone,
             [Failed -> Runnable, Failed -> Waiting, Parked -> Runnable, Parked -> Waiting, Canceled -> Runnable,
-                Canceled -> Waiting], rises, [RunRetried],
+                Canceled -> Waiting, Canceled -> Parked], rises, [RunRetried],
             "waiting when its request goes out again; the stored error is gone; of canceled ones only what was stopped";
         /// Its request goes out again.
         Requeued = "requeued", "ingest::retry", Keeper, [Waiting -> Waiting], stays, [ModelRetried],
