@@ -120,7 +120,11 @@ impl Bulk {
     /// # Errors
     /// [`Error::Store`].
     pub async fn plan(&self) -> Result<Plan, Error> {
-        let (mut plan, mut after) = (Plan { runs: 0, through: 0 }, Some(Cursor(i64::MAX)));
+        self.count(Cursor(i64::MAX)).await
+    }
+
+    async fn count(&self, below: Cursor) -> Result<Plan, Error> {
+        let (mut plan, mut after) = (Plan { runs: 0, through: 0 }, Some(below));
         while let Some(from) = after {
             let page = self.client.page(&self.wanted, from, BATCH).await?;
             plan.runs += page.runs.len() as u64;
@@ -134,9 +138,13 @@ impl Bulk {
     /// point and begun again: what is done already does not fit any more. `told` is called after every batch of a few hundred.
     ///
     /// # Errors
-    /// [`Error::BulkChanged`] as soon as more runs fit than were counted: the rest is left alone. [`Error::Store`] when the
+    /// [`Error::BulkChanged`] when more runs fit than were counted: nothing was done, or, should they come while it goes on, the
+    /// rest is left alone. [`Error::Store`] when the
     /// database fails; what one run answers is counted and stops nobody.
     pub async fn execute(&self, plan: Plan, mut told: impl FnMut(&Outcomes)) -> Result<Outcomes, Error> {
+        if self.count(Cursor(plan.through)).await?.runs > plan.runs {
+            return Err(Error::BulkChanged { counted: plan.runs });
+        }
         let (mut outcomes, mut after) = (Outcomes::default(), Some(Cursor(plan.through)));
         while let Some(from) = after {
             let page = self.client.page(&self.wanted, from, BATCH).await?;

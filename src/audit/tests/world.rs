@@ -111,10 +111,12 @@ const SAVE: &str = "create schema saved;
     end $$";
 
 /// Puts the copies back; a constraint that was dropped stays so.
-const RESTORE: &str = "do $$ declare t text; begin
+const RESTORE: &str = "do $$ declare t text; c text; begin
         for t in select tablename from pg_tables where schemaname = 'saved' loop
             execute format('delete from longhaul.%I', t);
-            execute format('insert into longhaul.%I overriding system value select * from saved.%I', t, t);
+            select string_agg(quote_ident(column_name), ', ' order by ordinal_position) into c
+            from information_schema.columns where table_schema = 'longhaul' and table_name = t and is_generated = 'NEVER';
+            execute format('insert into longhaul.%I (%s) overriding system value select %s from saved.%I', t, c, c, t);
         end loop;
     end $$";
 
