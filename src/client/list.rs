@@ -212,7 +212,7 @@ impl Client {
         let next = match (last, wanted.newer_than) {
             (Some(key), Some(newer)) => {
                 let made = store.made_at(key).await?;
-                (!made.is_some_and(|made| made < newer - OVERLAP)).then_some(key)
+                made.is_none_or(|made| made >= newer - OVERLAP).then_some(key)
             }
             (last, _) => last,
         };
