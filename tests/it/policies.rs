@@ -303,7 +303,9 @@ async fn what_was_parked_when_it_was_stopped_is_parked_again() {
          insert into longhaul.events (run, ordinal, nonce, type, payload) select id, cursor - 1, 1, 5, '{}' from r",
     )
     .await;
-    client.cancel(&mail[1]).await.unwrap();
+    for other in &mail[1..] {
+        client.cancel(other).await.unwrap();
+    }
     until_status(&client, "outside", RunStatus::Failed).await;
     assert_eq!(client.run(&mail[0]).await.unwrap().status, RunStatus::Canceled);
     // Set going again, it is parked again, not asked again; and since the other one is canceled for good, it is stopped again.
