@@ -11,6 +11,9 @@ use crate::store::{Hint, OpenWait};
 use serde::Serialize;
 use serde_json::Value;
 
+/// How often a cancel is repeated that crosses a step.
+const CANCEL_TRIES: u32 = 1_000;
+
 /// What a cancel came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Canceled {
@@ -115,11 +118,19 @@ impl Client {
     /// [`Error::UnknownRun`].
     pub async fn cancel(&self, run_id: &str) -> Result<Canceled, Error> {
         let run = self.run(run_id).await?;
+        let mut tries = 0;
         let before = loop {
             let before = self.store().cancel(&[run.key], false).await?;
             let before = before.first().ok_or_else(|| Error::UnknownRun(run_id.to_owned()))?;
             if before.done || before.status.is_terminal() {
                 break before.status;
+            }
+            // It came to wait for something since that statement began; the next one sees it.
+            tries += 1;
+            if tries == CANCEL_TRIES {
+                return Err(Error::Deadline(
+                    "the run goes on to wait for something else each time it is to be canceled",
+                ));
             }
         };
         // The order for them is durable: should this process die here, any node's sweep carries it out.
@@ -150,7 +161,10 @@ impl Client {
         if standing.removed {
             return Err(Error::Removed(run_id.to_owned()));
         }
-        if !(matches!(standing.status, RunStatus::Failed | RunStatus::Parked) || standing.stopped) {
+        let able = matches!(standing.status, RunStatus::Failed | RunStatus::Parked) || standing.stopped;
+        // Of a retry that was interrupted, the rest: this one goes on already, and whoever failed because of it does not yet.
+        let begun = !standing.status.is_terminal() && self.store().fallen_parent(run.key).await?.is_some();
+        if !(able || begun) {
             return Err(refused(standing.status));
         }
         let revived = self.revive(run.key, true).await?;

@@ -122,7 +122,7 @@ because as (
     insert into longhaul.outputs (run, error)
     select id, json_build_object('code', 'limit-exceeded', 'step', step,
         'message', 'the results of the branches cannot be put together: ' || $2::text) from moved
-    on conflict (run) do update set body = null, error = excluded.error
+    on conflict (run) do update set body = null, error = excluded.error, finished_in = excluded.finished_in
 )
 select parent from moved
 "#,

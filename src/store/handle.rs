@@ -121,7 +121,7 @@ statements! {
     reserve::open(lease: Lease, intent: IntentId) -> Option<i64>;
     reserve::fill(provider: &str, batch: i64, lease: Lease, filled: Filled, chunk: i64, most: Most) -> Filled;
     refuse::split(batch: i64, lease: Lease, suspects: Suspects, why: &str) -> bool;
-    refuse::convict(batch: i64, lease: Lease, in_row: i32, why: &str) -> Option<Convicted>;
+    refuse::convict(batch: i64, lease: Lease, in_row: Option<i32>, why: &str) -> Option<Convicted>;
     refuse::lost(lease: Lease, window_ms: i64) -> Vec<Intent>;
     refuse::find_late(batch: i64, lease: Lease, id: &str) -> bool;
     holes::holes(batch: i64, fence: i64, digest: &[u8]) -> Option<Holes>;
@@ -154,6 +154,7 @@ statements! {
     cancel::stop_others(runs: &[RunKey]) -> Vec<RunKey>;
     cancel::rash(limit: i64) -> Vec<RunKey>;
     retention::remove(after: (i64, i64), done_ms: Option<i64>, failed_ms: Option<i64>, limit: i64) -> Removed;
+    retention::next_over(after: (i64, i64)) -> Option<(i64, i64)>;
     retention::forget(term_ms: i64, limit: i64) -> i64;
     retention::hold(run_id: &str, by: &str, why: &str) -> bool;
     retention::release_hold(run_id: &str) -> bool;

@@ -69,12 +69,12 @@ pub(crate) struct Convicted {
 }
 
 /// A batch of one was refused: its run fails with the provider's words, unless `in_row` others were refused before it with nothing accepted
-/// in between. `None`: the lease is lost.
+/// in between; without that number, it says nothing of others. `None`: the lease is lost.
 pub(super) async fn convict(
     pool: &PgPool,
     batch: i64,
     lease: Lease,
-    in_row: i32,
+    in_row: Option<i32>,
     why: &str,
 ) -> Result<Option<Convicted>, StoreError> {
     let row = sqlx::query!(
@@ -83,11 +83,11 @@ with account as materialized (
     select id, refused_in_row from longhaul.accounts where id = $6 and fence = $2 for update
 ),
 held as materialized (
-    select b.id from longhaul.batches b join account a on a.refused_in_row < $4
+    select b.id from longhaul.batches b join account a on $4::int is null or a.refused_in_row < $4
     where b.id = $1 and b.lease = $2 and b.status between 1 and 4 for update of b
 ),
 counted as (
-    update longhaul.accounts a set refused_in_row = a.refused_in_row + 1 from held h where a.id = $6
+    update longhaul.accounts a set refused_in_row = a.refused_in_row + 1 from held h where a.id = $6 and $4::int is not null
 ),
 locked as materialized (
     select i.run, i.wait, i.item from held h join longhaul.batch_items i on i.batch = h.id cross join lateral (
@@ -121,7 +121,7 @@ told as (
 because as (
     insert into longhaul.outputs (run, error)
     select id, json_build_object('code', 'model-failed', 'step', step, 'message', $3::text) from moved
-    on conflict (run) do update set body = null, error = excluded.error
+    on conflict (run) do update set body = null, error = excluded.error, finished_in = excluded.finished_in
 ),
 booked as (
     update longhaul.batch_items i set status = 4, settled_at = longhaul.now() from held h

@@ -113,6 +113,23 @@ from due d
 /// A term that nothing outlives: a thousand years.
 const NEVER_MS: i64 = 1_000 * 366 * 24 * 3_600_000;
 
+/// The place of the first root over after that place.
+pub(super) async fn next_over(pool: &PgPool, after: (i64, i64)) -> Result<Option<(i64, i64)>, StoreError> {
+    let row = sqlx::query!(
+        r#"
+select (extract(epoch from r.finished_at) * 1000000)::bigint as "micros!", r.id from longhaul.runs r
+where r.finished_at is not null and r.parent is null and r.removed_at is null
+    and (r.finished_at, r.id) > (timestamptz 'epoch' + $1::bigint * interval '1 microsecond', $2)
+order by r.finished_at, r.id limit 1
+"#,
+        after.0,
+        after.1
+    )
+    .fetch_optional(pool)
+    .await?;
+    Ok(row.map(|r| (r.micros, r.id)))
+}
+
 /// Takes away what had stayed of roots whose records were removed long enough ago. Answers how many.
 pub(super) async fn forget(pool: &PgPool, term_ms: i64, limit: i64) -> Result<i64, StoreError> {
     let gone = sqlx::query_scalar!(

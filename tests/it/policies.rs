@@ -171,6 +171,11 @@ async fn output(client: &Client, what: &str) -> String {
     client.enqueue::<Crew>(what, what.into()).await.unwrap().output().await.unwrap()
 }
 
+async fn asking_node(db: &TestDatabase, models: &Models, crew: &Crew) -> Node {
+    let builder = Node::builder(db.url()).workflow(crew.clone()).provider("claude", models.provider());
+    builder.config(asking("a")).start().await.unwrap()
+}
+
 /// The branches that wait for mail, in the order of their ids.
 async fn waiting_for_mail(db: &TestDatabase) -> Vec<String> {
     let mut conn = connect(db).await;
@@ -256,13 +261,7 @@ async fn what_was_stopped_asks_anew_when_its_batch_was_given_up() {
     let models = Models::slow().await;
     models.inject(Operation::Cancel, When::Always, Fault::status(500));
     let crew = Crew::broken();
-    let node = Node::builder(db.url())
-        .workflow(crew.clone())
-        .provider("claude", models.provider())
-        .config(asking("a"))
-        .start()
-        .await
-        .unwrap();
+    let node = asking_node(&db, &models, &crew).await;
     let (client, mut conn) = (node.client(), connect(&db).await);
     let run = client.enqueue::<Crew>("models", "models".into()).await.unwrap();
     until_batch(&mut conn, BatchStatus::Submitted).await;
@@ -324,13 +323,7 @@ async fn an_answer_that_comes_while_stopped_is_paid_once_and_serves() {
     let crew = Crew::broken();
     // Nobody waits for the batch for a while, and its provider finishes it all the same.
     models.inject(Operation::Cancel, When::Always, Fault::status(500));
-    let node = Node::builder(db.url())
-        .workflow(crew.clone())
-        .provider("claude", models.provider())
-        .config(asking("a"))
-        .start()
-        .await
-        .unwrap();
+    let node = asking_node(&db, &models, &crew).await;
     let (client, mut conn) = (node.client(), connect(&db).await);
     let run = client.enqueue::<Crew>("models", "models".into()).await.unwrap();
     until_batch(&mut conn, BatchStatus::Submitted).await;

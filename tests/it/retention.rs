@@ -194,3 +194,27 @@ async fn a_root_stays_as_long_as_anything_below_it_is_open() {
     assert!(office.client.run("wait").await.unwrap().removed_at.is_none());
     office.node.shutdown().await.unwrap();
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_root_that_cannot_be_removed_is_passed_over() {
+    let mut office = Office::open().await;
+    office.run("stuck", "go", RunStatus::Completed).await;
+    office.run("later", "go", RunStatus::Completed).await;
+    execute(
+        &mut office.conn,
+        "create function public.no() returns trigger language plpgsql as $$ begin raise exception 'too much'; end $$;
+         create trigger no before delete on longhaul.outputs for each row
+             when (old.body::text like '%' || 'stuck' || '%') execute function public.no()",
+    )
+    .await;
+    execute(
+        &mut office.conn,
+        "update longhaul.outputs o set body = '\"stuck\"' from longhaul.runs r where r.id = o.run and r.run_id = 'stuck'",
+    )
+    .await;
+    office.node.advance(31 * DAY).await.unwrap();
+    office.until_removed("later").await;
+    assert!(office.client.run("stuck").await.unwrap().removed_at.is_none());
+    assert!(office.client.handle::<Errand>("stuck").await.unwrap().output().await.is_ok(), "it is whole");
+    office.node.shutdown().await.unwrap();
+}

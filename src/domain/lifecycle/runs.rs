@@ -38,7 +38,7 @@ moves! {
         /// A node lets go of what it does not hold.
         Released = "released", "claim::release_unheld", Anyone, [Owned -> Runnable], rises, [],
             "only what carries that node's own id; the old owner hears `Superseded`";
-        /// Its step could not begin: every slot for blocking steps was taken.
+        /// Its step could not begin: every slot for blocking steps was taken, or a branch of its has gone on under a newer version.
         HandedBack = "handed back", "claim::hand_back", Anyone, [Owned -> Runnable], rises, [],
             "only under the fence that its holder has; the start is not counted";
         /// An operator holds it back.
