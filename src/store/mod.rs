@@ -27,6 +27,8 @@ mod ingest;
 mod lane;
 mod migrate;
 mod nodes;
+#[cfg(test)]
+pub(crate) mod planted;
 mod pulse;
 mod read;
 mod refuse;

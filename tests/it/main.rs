@@ -15,6 +15,7 @@ mod forks;
 mod form;
 mod letters;
 mod local;
+mod matrix;
 mod merging;
 mod models;
 mod notify;
