@@ -91,7 +91,7 @@ pub mod store;
 pub mod testing;
 
 pub use check::{Check, CheckReport};
-pub use client::{Canceled, Client, Enqueued, Explanation, RunHandle};
+pub use client::{Canceled, Client, Enqueued, Explanation, Question, RunHandle, doctor};
 pub use config::{Config, InvalidConfig, Retention};
 pub use error::Error;
 pub use observe::Progress;
@@ -106,3 +106,18 @@ pub use {
 #[cfg(all(doctest, feature = "node", feature = "anthropic"))]
 #[doc = include_str!("../README.md")]
 struct Readme;
+
+/// The pages for users are compiled, too.
+#[cfg(all(doctest, feature = "node", feature = "anthropic"))]
+mod pages {
+    #[doc = include_str!("../docs/first-workflow.md")]
+    struct FirstWorkflow;
+    #[doc = include_str!("../docs/people.md")]
+    struct People;
+    #[doc = include_str!("../docs/tools.md")]
+    struct Tools;
+    #[doc = include_str!("../docs/forks.md")]
+    struct Forks;
+    #[doc = include_str!("../docs/operating.md")]
+    struct Operating;
+}

@@ -40,6 +40,9 @@ pub(crate) enum Command {
     Sandbox(SandboxArgs),
     /// Bring the schema `longhaul` of a database up to this build.
     Migrate(DatabaseArgs),
+    /// Look whether a server, a database and a role are fit for nodes. Exits with 1 when something is bad.
+    #[command(after_help = EXIT_CODES)]
+    Doctor(DatabaseArgs),
     /// Show how many runs there are of each status, totals of the batches, and the living nodes.
     Status(DatabaseArgs),
     /// Look at runs.
@@ -48,6 +51,8 @@ pub(crate) enum Command {
     Events(RunArgs),
     /// Say why a run does not move, and what would move it.
     Explain(RunArgs),
+    /// List the open questions to people, the oldest first.
+    Questions(QuestionsArgs),
     /// Answer what a run asks a person or another service; without an answer, show the question.
     Answer(AnswerArgs),
     /// End a run, whatever it is doing.
@@ -99,8 +104,11 @@ pub(crate) struct DemoArgs {
     /// Break one rule on purpose before the audit (`list` prints the names).
     #[arg(long, value_name = "NAME")]
     pub plant: Option<String>,
+    /// Ask you, at this terminal, what the workflow asks a person; otherwise a script answers.
+    #[arg(long)]
+    pub ask: bool,
     /// How long the provider takes for a batch.
-    #[arg(long, value_name = "DURATION", default_value = "800ms", value_parser = duration)]
+    #[arg(long, value_name = "DURATION", default_value = "600ms", value_parser = duration)]
     pub processing: Duration,
 }
 
@@ -158,6 +166,15 @@ pub(crate) struct AnswerArgs {
     /// Who answers, for the record.
     #[arg(long, value_name = "NAME", default_value = "operator")]
     pub by: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct QuestionsArgs {
+    #[command(flatten)]
+    pub database: DatabaseArgs,
+    /// How many.
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    pub limit: u32,
 }
 
 #[derive(Debug, Args)]

@@ -11,6 +11,7 @@ mod args;
 mod audit;
 mod check;
 mod demo;
+mod doctor;
 mod error;
 mod look;
 mod migrate;
@@ -69,6 +70,7 @@ async fn dispatch(cli: Cli) -> Result<Exit, CliError> {
         Command::DemoWorker(args) => demo::worker::run(args).await,
         Command::Sandbox(args) => sandbox::run(args, json).await,
         Command::Migrate(database) => migrate::run(&database, json).await,
+        Command::Doctor(database) => doctor::run(&database, json).await,
         Command::Status(database) => look::status(&database, json).await,
         Command::Runs(args) => match args.command {
             args::RunsCommand::Show(args) => look::run(&args, json).await,
@@ -76,6 +78,7 @@ async fn dispatch(cli: Cli) -> Result<Exit, CliError> {
         Command::Events(args) => look::events(&args, json).await,
         Command::Explain(args) => act::explain(&args, json).await,
         Command::Answer(args) => act::answer(&args, json).await,
+        Command::Questions(args) => look::questions(&args, json).await,
         Command::Cancel(args) => act::cancel(&args, json).await,
         Command::Retry(args) => act::retry(&args, json).await,
         Command::Batches(args) => look::batches(&args, json).await,

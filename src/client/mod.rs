@@ -3,15 +3,19 @@
 //! Deliberately absent: actors. A client never owns a run; what it changes goes through the store's named statements.
 
 mod answer;
+mod doctor;
 mod enqueue;
 mod explain;
 mod handle;
 mod keep;
+mod questions;
 
 pub use answer::Canceled;
+pub use doctor::{Diagnosis, HealthCheck, Level, doctor};
 pub use enqueue::Enqueued;
 pub use explain::Explanation;
 pub use handle::RunHandle;
+pub use questions::Question;
 
 use crate::domain::{EventType, RunId};
 use crate::error::Error;
@@ -110,12 +114,20 @@ impl Client {
         Ok(RunHandle::new(self.clone(), view.key, RunId::new(view.run_id)?))
     }
 
-    /// How many runs there are of each status. Reads the whole table of runs.
+    /// How many runs there are of each status, branches included. Reads the whole table of runs.
     ///
     /// # Errors
     /// [`Error::Store`].
     pub async fn counts(&self) -> Result<Counts, Error> {
-        Ok(self.store.counts().await?)
+        Ok(self.store.counts(false).await?)
+    }
+
+    /// As [`counts`](Self::counts), but only of runs that were enqueued: their branches are not counted.
+    ///
+    /// # Errors
+    /// [`Error::Store`].
+    pub async fn counts_enqueued(&self) -> Result<Counts, Error> {
+        Ok(self.store.counts(true).await?)
     }
 
     /// The latest batches, the newest first.

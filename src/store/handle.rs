@@ -16,6 +16,7 @@ use super::holes::{self, Holes};
 use super::ingest::{self, Lines, Settled};
 use super::nodes::{self, Peer};
 use super::pulse::Hint;
+use super::questions::{self, Asked};
 use super::read::{self, BatchTotals, BatchView, Counts, EventView, Outcome, RunView};
 use super::refuse::{self, Convicted, Suspects};
 use super::reserve::{self, Filled, Most, Queue, Watermark};
@@ -166,7 +167,7 @@ statements! {
     read::run(run_id: &str) -> Option<RunView>;
     read::events(run: RunKey, from: Ordinal, limit: i64) -> Vec<EventView>;
     read::outcome(run: RunKey) -> Option<Outcome>;
-    read::counts() -> Counts;
+    read::counts(enqueued: bool) -> Counts;
     read::held_by_node() -> Vec<(uuid::Uuid, String, i64)>;
     read::batches(limit: i64) -> Vec<BatchView>;
     read::batch_totals() -> BatchTotals;
@@ -185,6 +186,11 @@ impl Store {
 
     pub(crate) async fn retry_run(&self, run: RunKey) -> Result<Option<RunStatus>> {
         within(revive::retry(&self.pool, run)).await
+    }
+
+    /// Open questions to people, the oldest first.
+    pub(crate) async fn open_questions(&self, limit: i64) -> Result<Vec<Asked>> {
+        within(questions::open(&self.pool, limit)).await
     }
 
     /// In how many milliseconds the next wait is over.

@@ -16,6 +16,7 @@ mod clock;
 mod codec;
 mod connect;
 mod decide;
+mod doctor;
 mod enqueue;
 mod error;
 mod explain;
@@ -30,6 +31,7 @@ mod nodes;
 #[cfg(test)]
 pub(crate) mod planted;
 mod pulse;
+mod questions;
 mod read;
 mod refuse;
 mod reserve;
@@ -51,6 +53,7 @@ pub(crate) use claim::{Answer, Claimed, Claimer, Demand, Floor};
 #[cfg(feature = "node")]
 pub(crate) use clock::advance as advance_clock;
 pub(crate) use codec::Code;
+pub(crate) use doctor::{Examined, Health, Nodes, Schema, Server, Sessions, health};
 pub(crate) use enqueue::{Made, NewRun};
 pub(crate) use explain::{Batch, Facts, Owner, Wait};
 pub(crate) use forks::BranchState;

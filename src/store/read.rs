@@ -208,11 +208,14 @@ from longhaul.runs r left join longhaul.outputs o on o.run = r.id where r.id = $
     Ok(row.map(|r| Outcome { status: RunStatus::decode(r.status), body: r.body, error: r.error }))
 }
 
-/// Runs by status. Reads the whole table.
-pub(super) async fn counts(pool: &PgPool) -> Result<Counts, StoreError> {
-    let rows = sqlx::query!(r#"select status, count(*) as "runs!" from longhaul.runs group by status"#)
-        .fetch_all(pool)
-        .await?;
+/// Runs by status, all or only those that were enqueued, without their branches. Reads the whole table.
+pub(super) async fn counts(pool: &PgPool, enqueued: bool) -> Result<Counts, StoreError> {
+    let rows = sqlx::query!(
+        r#"select status, count(*) as "runs!" from longhaul.runs where not $1 or parent is null group by status"#,
+        enqueued
+    )
+    .fetch_all(pool)
+    .await?;
     let mut counts = Counts::default();
     for row in rows {
         match RunStatus::decode(row.status) {

@@ -7,6 +7,7 @@ mod audit;
 mod checking;
 mod clock;
 mod commit;
+mod doctor;
 mod drain;
 mod dynamic;
 mod enqueue;

@@ -2,11 +2,13 @@
 
 mod batches;
 mod nodes;
+mod questions;
 mod runs;
 mod status;
 
 pub(crate) use batches::batches;
 pub(crate) use nodes::nodes;
+pub(crate) use questions::questions;
 pub(crate) use runs::{events, run};
 pub(crate) use status::status;
 
