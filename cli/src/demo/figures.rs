@@ -37,8 +37,6 @@ pub(super) struct Figures {
     pub items_paid_twice: usize,
     /// Runs taken from a dead node.
     pub takeovers: i64,
-    /// How often the provider misbehaved.
-    pub faults: usize,
     /// Broken rules.
     pub audit_violations: u64,
     /// From the first enqueue to the end of the last run.
@@ -89,7 +87,6 @@ pub(super) async fn gather(
         late_duplicates: totals.late_duplicates,
         items_paid_twice: summary.logical_paid_twice,
         takeovers: client.count_events(Some(EventType::RunTakenOver)).await?,
-        faults: stage.sandbox.control().rules().iter().map(|rule| rule.fired).sum(),
         audit_violations: report.counts.iter().map(|(_, n)| n).sum(),
         seconds: tenths(played.took.as_secs_f64()),
         worker_peak_rss_mb: tenths(peak_kb as f64 / 1024.0),
