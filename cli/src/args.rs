@@ -136,6 +136,18 @@ pub(crate) struct DemoArgs {
     /// How long the provider takes for a batch.
     #[arg(long, value_name = "DURATION", default_value = "600ms", value_parser = duration)]
     pub processing: Duration,
+    /// Have the provider misbehave: about a third of all its replies are wrong, cut, late or missing, in every way that it knows and
+    /// that a client can get over by itself. Left out are `create_twin` and `create_twin_after_cut`: a create that is carried out
+    /// twice is paid twice, whatever a client does.
+    #[arg(long, value_name = "WHICH")]
+    pub faults: Option<Faults>,
+}
+
+/// Which faults a demo has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Faults {
+    /// All that heal.
+    All,
 }
 
 #[derive(Debug, Args)]

@@ -62,6 +62,11 @@ impl Store {
         Self { database, pool }
     }
 
+    #[cfg(test)]
+    pub(super) fn pool(&self) -> &PgPool {
+        &self.pool
+    }
+
     pub(crate) fn database(&self) -> &Database {
         &self.database
     }
@@ -127,6 +132,7 @@ statements! {
     holes::holes(batch: i64, fence: i64, digest: &[u8]) -> Option<Holes>;
     holes::park_missing(batch: i64, fence: i64, items: &[i32]) -> i64;
     holes::unwanted(batch: i64, fence: i64) -> bool;
+    holes::canceling(batch: i64, fence: i64) -> ();
     reserve::bodies(batch: i64, from: i32, limit: i64) -> Vec<(i32, String)>;
     reserve::seal(batch: i64, lease: Lease, bytes: i64, digest: &[u8], api_version: &str) -> bool;
     reserve::sending(batch: i64, lease: Lease, watermark: &Watermark, limit_ms: i64) -> bool;

@@ -32,6 +32,8 @@ mod list;
 mod migrate;
 mod nodes;
 mod operate;
+#[cfg(test)]
+pub(crate) mod planted;
 mod pulse;
 mod questions;
 mod queue;

@@ -19,6 +19,7 @@ mod form;
 mod letters;
 mod listing;
 mod local;
+mod matrix;
 mod merging;
 mod models;
 mod notify;
