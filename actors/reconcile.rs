@@ -42,7 +42,7 @@ pub(super) async fn listed_since(
     Ok(found)
 }
 
-fn older(batch: &ListedBatch, watermark: Option<DateTime<Utc>>) -> bool {
+pub(super) fn older(batch: &ListedBatch, watermark: Option<DateTime<Utc>>) -> bool {
     match (batch.created_at, watermark) {
         (Some(created), Some(mark)) => created < mark - SKEW,
         _ => false,
@@ -51,18 +51,17 @@ fn older(batch: &ListedBatch, watermark: Option<DateTime<Utc>>) -> bool {
 
 /// Chooses among the listed ones, `known` left out. The oldest candidate is tried first; if it proves foreign, the next is.
 pub(super) fn choose(intent: &Intent, listed: &[ListedBatch], known: &[String], quarantine: Duration) -> Finding {
-    let candidate = listed
-        .iter()
-        .filter(|batch| !known.contains(&batch.id))
-        .find(|batch| batch.requests.is_none_or(|n| n == i64::from(intent.n)));
-    if let Some(batch) = candidate {
+    let unknown = || listed.iter().filter(|batch| !known.contains(&batch.id));
+    if let Some(batch) = unknown().find(|batch| batch.requests == Some(i64::from(intent.n))) {
         return Finding::Adopt(batch.id.clone());
     }
     // Quarantine counts from when the last byte can have been sent.
     let ago = Duration::from_millis(intent.sent_ms_ago.max(0) as u64);
     let over = Duration::from_millis(intent.send_limit_ms.max(0) as u64) + quarantine;
     if ago >= over {
-        return Finding::GiveBack;
+        // One whose number the provider did not tell, all that time, may be it.
+        let untold = unknown().find(|batch| batch.requests.is_none());
+        return untold.map_or(Finding::GiveBack, |batch| Finding::Adopt(batch.id.clone()));
     }
     let again = (quarantine / 20).clamp(Duration::from_millis(50), Duration::from_secs(30));
     Finding::LookAgain(again.min(over - ago))
@@ -83,6 +82,7 @@ mod tests {
             watermark_at: None,
             sent_ms_ago,
             send_limit_ms: 600_000,
+            late: false,
         }
     }
 
@@ -103,6 +103,15 @@ mod tests {
             matches!(choose(&intent(1_499_999), &[], &[], Q), Finding::LookAgain(d) if d == Duration::from_millis(1))
         );
         assert_eq!(choose(&intent(1_500_000), &[], &[], Q), Finding::GiveBack);
+    }
+
+    #[test]
+    fn one_without_a_number_is_taken_only_when_nothing_else_shows_up() {
+        let listed = [ListedBatch { requests: None, ..batch("untold", 0) }];
+        assert!(matches!(choose(&intent(0), &listed, &[], Q), Finding::LookAgain(_)));
+        assert_eq!(choose(&intent(1_500_000), &listed, &[], Q), Finding::Adopt("untold".into()));
+        let listed = [listed[0].clone(), batch("ours", 64)];
+        assert_eq!(choose(&intent(0), &listed, &[], Q), Finding::Adopt("ours".into()));
     }
 
     #[test]

@@ -12,7 +12,6 @@ use bytes::Bytes;
 use futures::StreamExt;
 use futures::stream::BoxStream;
 use sha2::{Digest, Sha256};
-use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,6 +21,8 @@ const CHUNK_LINES: usize = 500;
 const CHUNK_BYTES: usize = 4 << 20;
 /// The longest line that is kept.
 const LINE_BYTES: usize = 64 << 20;
+/// Complete downloads after which an adopted batch without a line of ours is foreign, though lines are missing.
+const SHORT_DOWNLOADS: i32 = 3;
 /// Forks joined per look.
 const RIPE: i64 = 500;
 /// Runs told per statement.
@@ -86,8 +87,15 @@ pub(super) async fn ingest(
     succeeded: Option<i64>,
     mut stream: BoxStream<'static, Result<Bytes, ProviderError>>,
 ) -> Result<Look, StoreError> {
-    let mut reading =
-        Reading { ctx, provider, batch, chunk: Chunk::default(), verified: batch.verified, seen: HashSet::new() };
+    let mut reading = Reading {
+        ctx,
+        provider,
+        batch,
+        chunk: Chunk::default(),
+        verified: batch.verified,
+        strangers: 0,
+        seen: Seen::of(batch.n),
+    };
     let mut cutter = Cutter::default();
     let mut cut = None;
     if batch.verified {
@@ -116,7 +124,22 @@ pub(super) async fn ingest(
         return Ok(Look::Done);
     }
     reading.settle().await?;
+    if cut.is_none() && reading.is_foreign() {
+        tracing::warn!(batch = %batch.provider_batch_id, "an adopted batch is somebody else's");
+        ctx.store().foreign(batch.batch, batch.fence).await?;
+        ctx.board.wake_submitters();
+        return Ok(Look::Done);
+    }
     finish(ctx, name, batch, cut, succeeded).await
+}
+
+/// The results of a batch that has ended are not found. That passes; if it does not, they are gone (archived, or deleted), and count like
+/// complete downloads that lack every item.
+pub(super) async fn gone(ctx: &Ctx, name: &str, batch: &HeldBatch, succeeded: Option<i64>) -> Result<Look, StoreError> {
+    if batch.verified {
+        tell(ctx, batch).await?;
+    }
+    finish(ctx, name, batch, None, succeeded).await
 }
 
 /// That a request was submitted is told before that it was answered, should the submitter not have come to it yet.
@@ -192,10 +215,17 @@ async fn give_up_holes(
             }
         }
     }
-    if ctx.store().sweep_forks(RIPE).await? {
-        ctx.runs_ready();
-    }
+    join(ctx).await;
     Ok(true)
+}
+
+/// Joins forks whose branches may have ended. What cannot be joined is no reason to read results again: the next sweep tries.
+async fn join(ctx: &Ctx) {
+    match ctx.store().sweep_forks(RIPE).await {
+        Ok(true) => ctx.runs_ready(),
+        Ok(false) => {}
+        Err(error) => tracing::warn!(%error, "branches could not be joined yet"),
+    }
 }
 
 /// Failures of a request that are tried again.
@@ -216,14 +246,35 @@ enum Proof {
     Neither,
 }
 
+/// Which items of a batch have been read: a bit for each.
+struct Seen(Vec<u64>);
+
+impl Seen {
+    fn of(items: i32) -> Self {
+        Self(vec![0; usize::try_from(items).unwrap_or(0).div_ceil(64)])
+    }
+
+    /// Whether it is read for the first time. One that no such batch has is not.
+    fn insert(&mut self, item: i32) -> bool {
+        let Ok(item) = usize::try_from(item) else { return false };
+        let Some(bits) = self.0.get_mut(item / 64) else { return false };
+        let bit = 1 << (item % 64);
+        let first = *bits & bit == 0;
+        *bits |= bit;
+        first
+    }
+}
+
 struct Reading<'a> {
     ctx: &'a Ctx,
     provider: &'a Arc<dyn BatchProvider>,
     batch: &'a HeldBatch,
     chunk: Chunk,
     verified: bool,
+    /// Lines of an adopted batch that name somebody else's request.
+    strangers: usize,
     /// Items of this reading: a line that comes twice counts once.
-    seen: HashSet<i32>,
+    seen: Seen,
 }
 
 impl Reading<'_> {
@@ -256,7 +307,8 @@ impl Reading<'_> {
         Ok(true)
     }
 
-    /// The first line with a readable id decides whose batch this is; one that cannot be read proves nothing.
+    /// One line of ours proves that the batch is; one that cannot be read proves nothing. Nor does one of somebody else's prove the
+    /// contrary: it may have strayed in.
     async fn verify(&mut self, line: &Line) -> Result<Proof, StoreError> {
         let store = self.ctx.store();
         if line.custom_id.is_some_and(|id| id.intent == self.batch.intent) {
@@ -274,10 +326,14 @@ impl Reading<'_> {
             self.ctx.board.wake_submitters();
             return Ok(Proof::Foreign);
         }
-        tracing::warn!(batch = %self.batch.provider_batch_id, "an adopted batch is somebody else's");
-        store.foreign(self.batch.batch, self.batch.fence).await?;
-        self.ctx.board.wake_submitters();
-        Ok(Proof::Foreign)
+        self.strangers += 1;
+        Ok(Proof::Neither)
+    }
+
+    /// Whether a complete download had only lines of somebody else's: as many as were asked for, unless it is short again and again.
+    fn is_foreign(&self) -> bool {
+        let enough = usize::try_from(self.batch.n).unwrap_or(usize::MAX);
+        !self.verified && self.strangers > 0 && (self.strangers >= enough || self.batch.downloads >= SHORT_DOWNLOADS)
     }
 
     fn sort(&mut self, item: i32, outcome: LineOutcome, line: Vec<u8>) {
@@ -349,9 +405,7 @@ impl Reading<'_> {
             count(&self.ctx.counters().runs_failed, done.waits.max(0) as u64);
             tracing::warn!(runs = done.waits, code = FailureCode::ModelFailed.as_str(), "requests failed for good");
             // Branches may be among them.
-            if store.sweep_forks(RIPE).await? {
-                self.ctx.runs_ready();
-            }
+            join(self.ctx).await;
         }
         Ok(done.items)
     }
@@ -365,6 +419,10 @@ impl Lines {
         self.error.push(error.map(|e| crate::domain::failure::cut(&e)));
     }
 }
+
+#[cfg(test)]
+#[cfg(feature = "anthropic")]
+mod cuts;
 
 #[cfg(test)]
 mod tests {

@@ -20,7 +20,7 @@ const RESERVE: i64 = 1_000;
 const PAGE: i64 = 200;
 /// What a request costs in a body beside itself: custom id, braces, comma.
 const AROUND: i64 = 64;
-/// Requests refused one by one, with none accepted in between, after which it is taken to be about the account.
+/// Requests refused one by one, with none accepted in between, whose runs fail for it. The next one shows that it is about the account.
 const REFUSED_IN_ROW: i32 = 2;
 /// How long to wait after a refusal that does not say how long.
 const REFUSED_PAUSE: Duration = Duration::from_secs(5);
@@ -170,8 +170,8 @@ impl Sending<'_> {
                 let kept = self.store().split(batch, self.lease, suspects, &why).await?;
                 Ok(if kept { Attempt::Split } else { Attempt::LeaseLost })
             }
-            Refusal::Size => self.convict(batch, i32::MAX, &why).await,
-            Refusal::Request(_) => self.convict(batch, REFUSED_IN_ROW, &why).await,
+            Refusal::Size => self.convict(batch, None, &why).await,
+            Refusal::Request(_) => self.convict(batch, Some(REFUSED_IN_ROW), &why).await,
         }
     }
 
@@ -189,8 +189,9 @@ impl Sending<'_> {
         Ok(Attempt::NotSent)
     }
 
-    /// A request that was refused alone fails its run. When that happens again and again, it is not about the requests.
-    async fn convict(&self, batch: i64, in_row: i32, why: &str) -> Result<Attempt, StoreError> {
+    /// A request that was refused alone fails its run. When that happens more often than `in_row` allows, it is not about the
+    /// requests.
+    async fn convict(&self, batch: i64, in_row: Option<i32>, why: &str) -> Result<Attempt, StoreError> {
         match self.store().convict(batch, self.lease, in_row, why).await? {
             None => Ok(Attempt::LeaseLost),
             Some(Convicted { failed: true, parent }) => {
@@ -201,8 +202,9 @@ impl Sending<'_> {
                 Ok(Attempt::Split)
             }
             Some(Convicted { failed: false, .. }) => {
+                let refused = REFUSED_IN_ROW + 1;
                 let reason =
-                    format!("{REFUSED_IN_ROW} requests in a row were refused one by one, and none was accepted: {why}");
+                    format!("{refused} requests in a row were refused one by one, and none was accepted: {why}");
                 self.leave_alone(batch, None, Some(reason.clone()), &reason).await
             }
         }

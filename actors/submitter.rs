@@ -158,6 +158,15 @@ impl Looks {
     }
 }
 
+/// What to do after a look at the queue.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Next {
+    /// Look again after this.
+    After(Duration),
+    /// Look at those that are not suspected.
+    Others,
+}
+
 struct Round {
     args: Args,
     provider: Arc<dyn BatchProvider>,
@@ -204,13 +213,35 @@ impl Round {
         let (_, renewed) = self.ctx().store().release_held(RELEASE).await?;
         let idle = renewed.map_or(idle, |ms| idle.min(Duration::from_millis(ms.max(1) as u64)));
         let limit = self.ctx().config().max_batch_requests as i64;
-        let queue = self.ctx().store().queue(&self.args.provider, lease, limit).await?;
+        let mut after = self.send(account, lease, limit, true, &doubtful, idle).await?;
+        if after == Next::Others {
+            // Suspects wait for a number; the others need not.
+            after = self.send(account, lease, limit, false, &doubtful, idle).await?;
+        }
+        let after = match after {
+            Next::After(after) => after,
+            Next::Others => idle,
+        };
+        Ok(after.min(again.unwrap_or(idle)).min(idle))
+    }
+
+    /// Sends a batch, if one is worth sending.
+    async fn send(
+        &mut self,
+        account: i32,
+        lease: Lease,
+        limit: i64,
+        suspects: bool,
+        doubtful: &[i32],
+        idle: Duration,
+    ) -> Result<Next, StoreError> {
+        let queue = self.ctx().store().queue(&self.args.provider, lease, limit, suspects).await?;
         let after = match policy::decide(&queue, self.ctx().config()) {
             Policy::Nothing => self.next_due(idle).await?,
             Policy::Wait(wait) => wait,
             Policy::Send => {
                 let (ctx, name, provider) = (self.ctx(), self.args.provider.as_str(), &self.provider);
-                match (Sending { ctx, name, provider, lease }).send(&queue, &doubtful).await? {
+                match (Sending { ctx, name, provider, lease }).send(&queue, doubtful).await? {
                     Attempt::LeaseLost => {
                         self.lease = None;
                         Duration::ZERO
@@ -221,11 +252,12 @@ impl Round {
                     }
                     Attempt::Ambiguous | Attempt::Split | Attempt::Held => Duration::ZERO,
                     Attempt::NotSent => Duration::from_millis(50),
+                    Attempt::Numberless if queue.company.is_some() => return Ok(Next::Others),
                     Attempt::Numberless => idle,
                 }
             }
         };
-        Ok(after.min(again.unwrap_or(idle)).min(idle))
+        Ok(Next::After(after))
     }
 
     async fn next_due(&self, idle: Duration) -> Result<Duration, StoreError> {
@@ -281,7 +313,7 @@ impl Round {
         let intents = store.adopt_lease(lease).await?;
         let (mut doubtful, mut again) = (Vec::new(), None::<Duration>);
         // Until it is proved, an adopted batch may be another's: its number stays taken.
-        doubtful.extend(intents.iter().filter(|i| i.status == BatchStatus::AdoptedUnverified).map(|i| i.n));
+        doubtful.extend(intents.iter().filter(|i| i.status == BatchStatus::AdoptedUnverified && !i.late).map(|i| i.n));
         for intent in intents.iter().filter(|i| i.status == BatchStatus::Ambiguous) {
             // However often this is woken, the provider's listing is asked for at its own pace.
             if let Some(wait) = self.looks.wait(intent.batch) {
@@ -338,7 +370,8 @@ impl Round {
         let ids: Vec<String> = listed.iter().map(|b| b.id.clone()).collect();
         let mut known = store.known(account, &ids).await?;
         for intent in lost {
-            let Finding::Adopt(id) = reconcile::choose(&intent, &listed, &known, Duration::ZERO) else { continue };
+            let since: Vec<_> = listed.iter().filter(|b| !reconcile::older(b, intent.watermark_at)).cloned().collect();
+            let Finding::Adopt(id) = reconcile::choose(&intent, &since, &known, Duration::ZERO) else { continue };
             if store.find_late(intent.batch, lease, &id).await? {
                 tracing::warn!(provider = self.args.provider, batch = %id, "a batch that was given up on may be there after all");
                 known.push(id);

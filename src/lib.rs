@@ -58,6 +58,9 @@
 //! - `node` (default): [`Node`] and the actors. Without it the crate enqueues, inspects and audits.
 //! - `anthropic` (default): [`provider::anthropic`], the adapter for Anthropic's Message Batches.
 
+// What only a node uses is compiled all the same: one set of sources, with a wall before the actors.
+#![cfg_attr(not(feature = "node"), allow(dead_code, unused_imports))]
+
 pub mod domain;
 pub use domain::*;
 
@@ -93,7 +96,11 @@ pub mod testing;
 
 pub use check::{Check, CheckReport};
 pub use client::{Budget, BudgetView, CostReport, Costs, CostsOf, Pausable, Pause, Period, Spender};
-pub use client::{Canceled, Client, Enqueued, Explanation, RunHandle};
+pub use client::{Bulk, BulkAction, EventCursor, EventPage, Outcomes, Plan, WaitPage, WorkflowExplanation};
+pub use client::{
+    Canceled, Client, EnqueueOptions, Enqueued, Explanation, InvalidOptions, Question, RunHandle, doctor,
+};
+pub use client::{Cursor, Filter, Finished, FinishedPage, OutputCursor, Page};
 pub use config::{Config, InvalidConfig, Retention};
 pub use error::Error;
 pub use observe::Progress;
@@ -109,3 +116,18 @@ pub use {
 #[cfg(all(doctest, feature = "node", feature = "anthropic"))]
 #[doc = include_str!("../README.md")]
 struct Readme;
+
+/// The pages for users are compiled, too.
+#[cfg(all(doctest, feature = "node", feature = "anthropic"))]
+mod pages {
+    #[doc = include_str!("../docs/first-workflow.md")]
+    struct FirstWorkflow;
+    #[doc = include_str!("../docs/people.md")]
+    struct People;
+    #[doc = include_str!("../docs/tools.md")]
+    struct Tools;
+    #[doc = include_str!("../docs/forks.md")]
+    struct Forks;
+    #[doc = include_str!("../docs/operating.md")]
+    struct Operating;
+}

@@ -3,7 +3,7 @@
 use super::Client;
 use crate::domain::{BatchStatus, RunStatus, WaitKind, WaitStatus};
 use crate::error::Error;
-use crate::store::{Batch, Facts, HeldBy, Owner, Wait};
+use crate::store::{Batch, Facts, HeldBy, Owner, Paused, Wait};
 use std::fmt;
 
 /// What a run is doing, why it does not go on, and what would make it: for an operator at night.
@@ -69,19 +69,26 @@ fn explain(facts: &Facts) -> Explanation {
     Explanation { run: facts.run_id.clone(), status, because: said.because, moves: said.moves }
 }
 
+/// Sentences, as they are found.
 #[derive(Default)]
-struct Said {
-    because: Vec<String>,
-    moves: Vec<String>,
+pub(super) struct Said {
+    pub(super) because: Vec<String>,
+    pub(super) moves: Vec<String>,
 }
 
 impl Said {
-    fn because(&mut self, sentence: String) {
+    pub(super) fn because(&mut self, sentence: String) {
         self.because.push(sentence);
     }
 
-    fn moves(&mut self, sentence: String) {
-        self.moves.push(sentence);
+    pub(super) fn moves(&mut self, sentence: String) {
+        if !self.moves.contains(&sentence) {
+            self.moves.push(sentence);
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.because.is_empty()
     }
 }
 
@@ -92,6 +99,16 @@ fn runnable(facts: &Facts, said: &mut Said) {
     if let Some(wait) = facts.ready_in_ms.filter(|ms| *ms > 0) {
         said.because(format!("it is not due yet: in {}", time(wait)));
         said.moves("time".into());
+        return;
+    }
+    if let Some(Paused { ago_ms, by, reason }) = &facts.paused {
+        said.because(format!("its workflow was paused by {by} {} ago: {reason}", time(*ago_ms)));
+        said.moves(format!("`longhaul resume {}`", facts.workflow));
+        return;
+    }
+    if let Some((running, most)) = facts.ceiling.filter(|(running, most)| running >= &i64::from(*most)) {
+        said.because(format!("its workflow has reached its ceiling: {running} of {most} runs are being worked on"));
+        said.moves(format!("one of them ending or waiting; a higher ceiling: `longhaul limit {} N`", facts.workflow));
         return;
     }
     match (facts.nodes, facts.able) {
@@ -272,7 +289,7 @@ fn ended(facts: &Facts) -> String {
 }
 
 /// A length of time for people.
-fn time(ms: i64) -> String {
+pub(super) fn time(ms: i64) -> String {
     match ms {
         ..1_000 => format!("{ms} ms"),
         1_000..120_000 => format!("{} s", ms / 1_000),
@@ -305,6 +322,8 @@ mod tests {
             nodes: 2,
             able: 1,
             versions: vec![],
+            paused: None,
+            ceiling: None,
             branches: 2,
             a_branch: Some("~1.2.0".into()),
             error: None,
@@ -345,6 +364,11 @@ mod tests {
         says(&Facts { able: 0, ..facts(RunStatus::Runnable) }, &["none of the 2 living nodes has this version"]);
         let others = Facts { able: 0, versions: vec![2, 3], ..facts(RunStatus::Runnable) };
         says(&others, &["they have 2 and 3", "takes it over"]);
+        let paused = Paused { ago_ms: 60_000, by: "ann".into(), reason: "bad prompt".into() };
+        let facts_paused = Facts { paused: Some(paused), ..facts(RunStatus::Runnable) };
+        says(&facts_paused, &["paused by ann 60 s ago: bad prompt", "`longhaul resume w`"]);
+        says(&Facts { ceiling: Some((3, 3)), ..facts(RunStatus::Runnable) }, &["3 of 3 runs", "`longhaul limit w N`"]);
+        says(&Facts { ceiling: Some((2, 3)), ..facts(RunStatus::Runnable) }, &["may claim it"]);
         says(&facts(RunStatus::Runnable), &["1 of 2 living nodes may claim it"]);
     }
 

@@ -51,7 +51,8 @@ pub(super) async fn acquire(
     let fence = sqlx::query_scalar!(
         r#"
 -- A process that takes it for the first time may try once: a restart with another key is an operator's act.
-update longhaul.accounts a set owner = $2, fence = a.fence + 1, parked = case when $3 then null else a.parked end
+update longhaul.accounts a set owner = $2, fence = a.fence + 1, parked = case when $3 then null else a.parked end,
+    refused_in_row = case when $3 then 0 else a.refused_in_row end
 where a.id = $1 and a.owner is null and exists (select from longhaul.nodes n where n.id = $2 and n.dead_at is null)
 returning a.fence
 "#,

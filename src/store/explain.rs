@@ -23,7 +23,11 @@ pub(crate) struct Facts {
     pub owner: Option<Owner>,
     pub wait: Option<Wait>,
     pub batch: Option<Batch>,
-    /// Living nodes, and those of them that have this version.
+    /// Who has paused its workflow.
+    pub paused: Option<Paused>,
+    /// How many of its workflow's runs are owned, and how many may be.
+    pub ceiling: Option<(i64, i32)>,
+    /// Living nodes, and those of them that take runs of this version.
     pub nodes: i64,
     pub able: i64,
     /// The versions of its workflow that living nodes have.
@@ -42,6 +46,14 @@ pub(crate) struct Owner {
     pub dead: bool,
     pub beat_ago_ms: i64,
     pub lease_ms: i32,
+}
+
+/// A pause.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Paused {
+    pub ago_ms: i64,
+    pub by: String,
+    pub reason: String,
 }
 
 /// What it waits for.
@@ -94,7 +106,7 @@ pub(crate) struct Batch {
 }
 
 /// A text of a JSON object, read here: the server cannot look into JSON that holds a NUL.
-fn text(json: &str, key: &str) -> Option<String> {
+pub(super) fn text(json: &str, key: &str) -> Option<String> {
     let value: serde_json::Value = serde_json::from_str(json).ok()?;
     value.get(key)?.as_str().map(str::to_owned)
 }
@@ -132,15 +144,22 @@ select r.run_id, v.name as workflow, v.version, r.status, r.step, r.fence, r.sta
     (extract(epoch from u.ends_at - ms.now) * 1000)::bigint as held_ends_in_ms,
     (extract(epoch from ms.now - b.sending_at) * 1000)::bigint as sent_ago_ms,
     (select count(*) from longhaul.nodes l where l.dead_at is null) as "nodes!",
-    (select count(*) from longhaul.nodes l where l.dead_at is null and r.workflow = any(l.workflows)) as "able!",
+    (select count(*) from longhaul.nodes l where l.dead_at is null and not l.draining
+        and r.workflow = any(l.workflows)) as "able!",
     array(
         select distinct s.version from longhaul.nodes l join longhaul.workflow_versions s on s.id = any(l.workflows)
         where l.dead_at is null and s.name = v.name order by 1
     ) as "versions!",
+    c.paused_by as "paused_by?", c.paused_reason, c.max_running as "max_running?",
+    (extract(epoch from ms.now - c.paused_at) * 1000)::bigint as paused_ago_ms, (
+        select count(*) from longhaul.runs h join longhaul.workflow_versions s on s.id = h.workflow
+        where c.max_running is not null and h.owner is not null and s.name = c.name
+    ) as "running!",
     o.error::text as error, k.open as "branches!", k.one as a_branch
 from longhaul.runs r
 cross join ms
 join longhaul.workflow_versions v on v.id = r.workflow
+left join longhaul.workflow_controls c on c.name = v.name
 left join longhaul.nodes n on n.id = r.owner
 left join longhaul.waits w on w.run = r.id and w.ordinal = r.wait
 left join longhaul.requests q on q.run = r.id and q.ordinal = r.wait and w.kind in (3, 4)
@@ -214,6 +233,12 @@ where r.run_id = $1
         owner,
         wait,
         batch,
+        paused: r.paused_by.map(|by| Paused {
+            ago_ms: r.paused_ago_ms.unwrap_or(0),
+            by,
+            reason: r.paused_reason.unwrap_or_default(),
+        }),
+        ceiling: r.max_running.map(|most| (r.running, most)),
         nodes: r.nodes,
         able: r.able,
         versions: r.versions,

@@ -313,7 +313,7 @@ told_kids as (
 ended as (
     insert into longhaul.outputs (run, body, error)
     select run, body::json, error::json from locked where status in (5, 6)
-    on conflict (run) do update set body = excluded.body, error = excluded.error
+    on conflict (run) do update set body = excluded.body, error = excluded.error, finished_in = excluded.finished_in
 )
 select run as "run!" from locked
 "#,

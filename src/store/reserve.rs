@@ -22,11 +22,19 @@ pub(crate) struct Queue {
 }
 
 /// Looks at what is to be sent, up to `limit` requests: those under suspicion first, the closest ones to being found guilty.
-pub(super) async fn queue(pool: &PgPool, provider: &str, lease: Lease, limit: i64) -> Result<Queue, StoreError> {
+/// Without `suspects`, only those without suspicion.
+pub(super) async fn queue(
+    pool: &PgPool,
+    provider: &str,
+    lease: Lease,
+    limit: i64,
+    suspects: bool,
+) -> Result<Queue, StoreError> {
     let company = sqlx::query_scalar!(
-        "select min(company) from longhaul.waits where provider = $1 and company is not null and queued_at is not null
+        "select min(company) from longhaul.waits where provider = $1 and $2 and company is not null and queued_at is not null
              and held_by is null",
-        provider
+        provider,
+        suspects
     )
     .fetch_one(pool)
     .await?;
@@ -198,10 +206,10 @@ pub(super) async fn seal(
         r#"
 update longhaul.batches b set status = 2, bytes = $3, digest = $4, api_version = $5, sealed_at = longhaul.now()
 where b.id = $1 and b.lease = $2 and b.status = 1 and b.n > 0
-    -- A cancel wins up to here.
+    -- A cancel wins up to here, and so does a late answer.
     and not exists (
         select from longhaul.batch_items i join longhaul.waits w on w.run = i.run and w.ordinal = i.wait
-        where i.batch = b.id and w.status = 8
+        where i.batch = b.id and (w.status <> 2 or w.batch is distinct from b.id)
     )
     and not exists (
         select from longhaul.pauses p where p.kind = 1 and p.subject = $6 or p.kind = 2 and p.subject = b.account::text

@@ -113,11 +113,17 @@ const SAVE: &str = "create schema saved;
     end $$";
 
 /// Puts the copies back; a constraint that was dropped stays so.
-const RESTORE: &str = "do $$ declare t text; begin
+const RESTORE: &str = "do $$ declare t text; columns text; begin
         for t in select tablename from pg_tables where schemaname = 'saved' loop
             execute format('delete from longhaul.%I', t);
-            execute format('insert into longhaul.%I overriding system value select * from saved.%I', t, t);
+            -- What is generated cannot be written.
+            select string_agg(quote_ident(attname), ', ') into columns from pg_attribute
+            where attrelid = format('longhaul.%I', t)::regclass and attnum > 0 and not attisdropped and attgenerated = '';
+            execute format('insert into longhaul.%I (%s) overriding system value select %s from saved.%I', t, columns, columns, t);
         end loop;
+        -- Putting runs back is counted too.
+        delete from longhaul.run_counts;
+        insert into longhaul.run_counts select * from saved.run_counts;
     end $$";
 
 struct Making {
@@ -145,7 +151,15 @@ impl Making {
             .map(|k| {
                 let input = text(json!({ "n": k }));
                 let digest = crate::canonical::digest("tests", &input).unwrap();
-                NewRun { run_id: format!("run-{k}"), workflow, entry: "first".into(), input, digest }
+                NewRun {
+                    run_id: format!("run-{k}"),
+                    workflow,
+                    entry: "first".into(),
+                    input,
+                    digest,
+                    tags: Vec::new(),
+                    metadata: None,
+                }
             })
             .collect();
         store.enqueue(&runs).await.unwrap();
