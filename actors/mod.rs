@@ -23,6 +23,7 @@ pub(crate) mod board;
 mod committer;
 pub(crate) mod ctx;
 pub(crate) mod flows;
+mod funding;
 mod heart;
 mod ingester;
 mod janitor;

@@ -48,7 +48,7 @@ pub(super) async fn listed_since(
     Ok(found)
 }
 
-fn older(batch: &ListedBatch, watermark: Option<DateTime<Utc>>) -> bool {
+pub(super) fn older(batch: &ListedBatch, watermark: Option<DateTime<Utc>>) -> bool {
     match (batch.created_at, watermark) {
         (Some(created), Some(mark)) => created < mark - SKEW,
         _ => false,
@@ -64,19 +64,21 @@ pub(super) fn choose(
     quarantine: Duration,
     certain: bool,
 ) -> Finding {
+    let unknown = || listed.iter().filter(|batch| !known.contains(&batch.id));
     let fits = |batch: &&ListedBatch| match certain {
         true => batch.intent == Some(intent.intent),
-        false => batch.requests.is_none_or(|n| n == i64::from(intent.n)),
+        false => batch.requests == Some(i64::from(intent.n)),
     };
-    let candidate = listed.iter().filter(|batch| !known.contains(&batch.id)).find(fits);
-    if let Some(batch) = candidate {
+    if let Some(batch) = unknown().find(fits) {
         return Finding::Adopt(batch.id.clone());
     }
     // Quarantine counts from when the last byte can have been sent.
     let ago = Duration::from_millis(intent.sent_ms_ago.max(0) as u64);
     let over = Duration::from_millis(intent.send_limit_ms.max(0) as u64) + quarantine;
     if ago >= over {
-        return Finding::GiveBack;
+        // One whose number the provider did not tell, all that time, may be it.
+        let untold = unknown().find(|batch| !certain && batch.requests.is_none());
+        return untold.map_or(Finding::GiveBack, |batch| Finding::Adopt(batch.id.clone()));
     }
     let again = (quarantine / 20).clamp(Duration::from_millis(50), Duration::from_secs(30));
     Finding::LookAgain(again.min(over - ago))
@@ -98,6 +100,7 @@ mod tests {
             watermark_at: None,
             sent_ms_ago,
             send_limit_ms: 600_000,
+            late: false,
         }
     }
 
@@ -127,6 +130,15 @@ mod tests {
         let listed = [batch("foreign", 64), other.clone(), ours];
         assert_eq!(choose(&intent(0), &listed, &[], Q, true), Finding::Adopt("ours".into()));
         assert_eq!(choose(&intent(1_500_000), &[batch("foreign", 64), other], &[], Q, true), Finding::GiveBack);
+    }
+
+    #[test]
+    fn one_without_a_number_is_taken_only_when_nothing_else_shows_up() {
+        let listed = [ListedBatch { requests: None, ..batch("untold", 0) }];
+        assert!(matches!(choose(&intent(0), &listed, &[], Q), Finding::LookAgain(_)));
+        assert_eq!(choose(&intent(1_500_000), &listed, &[], Q), Finding::Adopt("untold".into()));
+        let listed = [listed[0].clone(), batch("ours", 64)];
+        assert_eq!(choose(&intent(0), &listed, &[], Q), Finding::Adopt("ours".into()));
     }
 
     #[test]

@@ -22,6 +22,8 @@ use tokio::task::JoinSet;
 
 /// Runs told per statement that their requests are at the provider.
 const TELL: i64 = 1_000;
+/// Requests that a budget lets go of per look, at most.
+const RELEASE: i64 = 10_000;
 /// Stands for the look for late batches among the looks for sends in doubt, whose keys are above 0.
 const LATE: i64 = 0;
 /// How long a send that was given up on may show up: two days, in milliseconds.
@@ -161,6 +163,15 @@ impl Looks {
     }
 }
 
+/// What to do after a look at the queue.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Next {
+    /// Look again after this.
+    After(Duration),
+    /// Look at those that are not suspected.
+    Others,
+}
+
 struct Round {
     args: Args,
     provider: Arc<dyn BatchProvider>,
@@ -193,22 +204,46 @@ impl Round {
         let Some(lease) = self.lease(account).await? else { return Ok(idle) };
         let (doubtful, again) = self.settle_doubts(account, lease).await?;
         self.tell(account).await?;
-        let Some(brake) = self.ctx().store().brake(lease).await? else {
+        let Some(brake) = self.ctx().store().brake(lease, &self.args.provider).await? else {
             self.lease = None;
             return Ok(Duration::ZERO);
         };
-        if brake.parked.is_some() {
+        if brake.parked.is_some() || brake.paused.is_some() {
             return Ok(idle);
         }
         if let Some(wait) = brake.wait {
             return Ok(wait.min(again.unwrap_or(idle)));
         }
-        let (chosen, later) = self.choose(lease, idle).await?;
+        // What budgets have room for by now. When one is renewed at the end of its day or month, this is to be seen at once.
+        let (_, renewed) = self.ctx().store().release_held(RELEASE).await?;
+        let idle = renewed.map_or(idle, |ms| idle.min(Duration::from_millis(ms.max(1) as u64)));
+        let mut after = self.send(account, lease, true, &doubtful, idle).await?;
+        if after == Next::Others {
+            // Suspects wait for a number; the others need not.
+            after = self.send(account, lease, false, &doubtful, idle).await?;
+        }
+        let after = match after {
+            Next::After(after) => after,
+            Next::Others => idle,
+        };
+        Ok(after.min(again.unwrap_or(idle)).min(idle))
+    }
+
+    /// Sends a batch, if one is worth sending.
+    async fn send(
+        &mut self,
+        account: i32,
+        lease: Lease,
+        suspects: bool,
+        doubtful: &[i32],
+        idle: Duration,
+    ) -> Result<Next, StoreError> {
+        let (chosen, later) = self.choose(lease, suspects, idle).await?;
         let after = match chosen {
             None => later,
             Some((group, queue)) => {
                 let (ctx, name, provider) = (self.ctx(), self.args.provider.as_str(), &self.provider);
-                match (Sending { ctx, name, provider, lease, group: &group }).send(&queue, &doubtful).await? {
+                match (Sending { ctx, name, provider, lease, group: &group }).send(&queue, doubtful).await? {
                     Attempt::LeaseLost => {
                         self.lease = None;
                         Duration::ZERO
@@ -217,22 +252,28 @@ impl Round {
                         self.tell(account).await?;
                         Duration::ZERO
                     }
-                    Attempt::Ambiguous | Attempt::Split => Duration::ZERO,
+                    Attempt::Ambiguous | Attempt::Split | Attempt::Held => Duration::ZERO,
                     Attempt::NotSent => Duration::from_millis(50),
+                    Attempt::Numberless if queue.company.is_some() => return Ok(Next::Others),
                     Attempt::Numberless => idle,
                 }
             }
         };
-        Ok(after.min(again.unwrap_or(idle)).min(idle))
+        Ok(Next::After(after))
     }
 
     /// The group that is worth a batch now and has waited longest; without one, when to look again.
-    async fn choose(&self, lease: Lease, idle: Duration) -> Result<(Option<(String, Queue)>, Duration), StoreError> {
+    async fn choose(
+        &self,
+        lease: Lease,
+        suspects: bool,
+        idle: Duration,
+    ) -> Result<(Option<(String, Queue)>, Duration), StoreError> {
         let (store, name, config) = (self.ctx().store(), self.args.provider.as_str(), self.ctx().config());
         let limit = config.max_batch_requests as i64;
         let (mut chosen, mut later) = (None::<(String, Queue)>, idle);
         for group in self.groups().await? {
-            let queue = store.queue(name, &group, lease, limit).await?;
+            let queue = store.queue(name, &group, lease, limit, suspects).await?;
             match policy::decide(&queue, config) {
                 Policy::Nothing => {
                     let due = store.next_due(name, &group).await?;
@@ -314,7 +355,7 @@ impl Round {
         let intents = store.adopt_lease(lease).await?;
         let (mut doubtful, mut again) = (Vec::new(), None::<Duration>);
         // Until it is proved, an adopted batch may be another's: its number stays taken.
-        doubtful.extend(intents.iter().filter(|i| i.status == BatchStatus::AdoptedUnverified).map(|i| i.n));
+        doubtful.extend(intents.iter().filter(|i| i.status == BatchStatus::AdoptedUnverified && !i.late).map(|i| i.n));
         for intent in intents.iter().filter(|i| i.status == BatchStatus::Ambiguous) {
             // However often this is woken, the provider's listing is asked for at its own pace.
             if let Some(wait) = self.looks.wait(intent.batch) {
@@ -375,7 +416,8 @@ impl Round {
         let ids: Vec<String> = listed.iter().map(|b| b.id.clone()).collect();
         let mut known = store.known(account, &ids).await?;
         for intent in lost {
-            let found = reconcile::choose(&intent, &listed, &known, Duration::ZERO, certain);
+            let since: Vec<_> = listed.iter().filter(|b| !reconcile::older(b, intent.watermark_at)).cloned().collect();
+            let found = reconcile::choose(&intent, &since, &known, Duration::ZERO, certain);
             let Finding::Adopt(id) = found else { continue };
             if store.find_late(intent.batch, lease, &id, certain).await? {
                 tracing::warn!(provider = self.args.provider, batch = %id, "a batch that was given up on may be there after all");
@@ -407,7 +449,7 @@ impl Ctx {
         let Some(port) = self.shared.providers.get(provider) else { return Ok(None) };
         match port.identify().await {
             Ok(identity) => {
-                let account = self.store().identify(&identity).await?;
+                let account = self.store().identify(&identity, provider).await?;
                 match self.shared.accounts.write(provider, account) {
                     Ok(()) => Ok(Some(account)),
                     Err(other) => {

@@ -4,7 +4,7 @@
 
 use super::ctx::Ctx;
 use super::ingester::{Look, pause};
-use super::results::{CHUNK_LINES, RIPE, settled, tell};
+use super::results::{CHUNK_LINES, join, settled, tell};
 use super::sending::REFUSED_IN_ROW;
 use crate::domain::ItemStatus;
 use crate::observe::count;
@@ -42,9 +42,11 @@ fn judge(refused: &RefusedBatch, n: i32, alone: bool) -> Verdict {
         Refusal::Account => Verdict::Park,
         Refusal::Every => Verdict::Fail,
         Refusal::Size if n > 1 => half,
-        Refusal::Size | Refusal::Request(_) if n == 1 => Verdict::Convict,
-        Refusal::Size | Refusal::Request(_) if !named.is_empty() => Verdict::Apart(named),
-        Refusal::Size | Refusal::Request(_) => half,
+        // Too large alone: that says nothing of the account.
+        Refusal::Size => Verdict::Fail,
+        Refusal::Request(_) if n == 1 => Verdict::Convict,
+        Refusal::Request(_) if !named.is_empty() => Verdict::Apart(named),
+        Refusal::Request(_) => half,
     }
 }
 
@@ -100,9 +102,7 @@ async fn fail(ctx: &Ctx, batch: &HeldBatch, open: &[i32], why: &str) -> Result<(
         count(&ctx.counters().runs_failed, done.waits.max(0) as u64);
     }
     // Branches may be among them.
-    if ctx.store().sweep_forks(RIPE).await? {
-        ctx.runs_ready();
-    }
+    join(ctx).await;
     Ok(())
 }
 
@@ -121,7 +121,7 @@ mod tests {
         assert_eq!(of(Refusal::Account, &[3], 8, true), Verdict::Park);
         assert_eq!(of(Refusal::Every, &[0], 8, true), Verdict::Fail);
         assert_eq!(of(Refusal::Size, &[], 8, false), Verdict::Halves(4));
-        assert_eq!(of(Refusal::Size, &[], 1, false), Verdict::Convict);
+        assert_eq!(of(Refusal::Size, &[], 1, false), Verdict::Fail);
         assert_eq!(of(Refusal::Request(None), &[], 8, false), Verdict::Halves(4));
         assert_eq!(of(Refusal::Request(None), &[5, 2, 5, -1, 8], 8, false), Verdict::Apart(vec![2, 5]));
         assert_eq!(of(Refusal::Request(None), &[0], 1, false), Verdict::Convict);

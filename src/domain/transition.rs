@@ -4,6 +4,7 @@ use super::event::NewEvent;
 use super::failure::Failure;
 use super::ids::{Fence, Ordinal, RunKey};
 use super::json::JsonText;
+use super::retry::ModelRetry;
 use super::status::WaitKind;
 use chrono::{DateTime, Utc};
 use std::time::Duration;
@@ -45,12 +46,22 @@ pub struct NewWait {
     /// The answer then; `None` is `null`.
     #[serde(with = "super::json::text::option")]
     pub otherwise: Option<JsonText>,
+    /// How its errors are tried again; `None` is the node's setting. Of model waits only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry: Option<ModelRetry>,
 }
 
 impl NewWait {
     /// A request to a model.
     pub fn model(provider: impl Into<String>, request: JsonText) -> Self {
-        Self { kind: WaitKind::Model, provider: Some(provider.into()), request, due: None, otherwise: None }
+        Self {
+            kind: WaitKind::Model,
+            provider: Some(provider.into()),
+            request,
+            due: None,
+            otherwise: None,
+            retry: None,
+        }
     }
 }
 

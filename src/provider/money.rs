@@ -65,6 +65,16 @@ impl PriceTable {
     }
 }
 
+impl PriceTable {
+    /// What a request of so many bytes that may write so many tokens costs in a batch at most, in nano-dollars: a token for every
+    /// three bytes, all of them written into the prompt cache, and as many written as it may. Text of unusual kinds has more tokens
+    /// than that, a request with tools of the provider's own may cost more, and most requests cost much less.
+    pub fn most(&self, model: &str, bytes: usize, max_tokens: i64) -> Option<i64> {
+        let cache_write_tokens = i64::try_from(bytes.div_ceil(3)).ok()?;
+        self.batch_cost(model, &Usage { output_tokens: max_tokens.max(0), cache_write_tokens, ..Usage::default() })
+    }
+}
+
 /// The name without a date at its end.
 fn undated(model: &str) -> &str {
     match model.rsplit_once('-') {

@@ -223,4 +223,11 @@ pub trait BatchProvider: Send + Sync + 'static {
 
     /// What a request cost, in nano-dollars; `None` is unknown.
     fn cost(&self, model: &str, usage: &Usage) -> Option<i64>;
+
+    /// What a request may come to cost at most, in nano-dollars: what budgets reserve for it. `None` is unknown. By default everything
+    /// is.
+    fn estimate(&self, request: &str) -> Option<i64> {
+        let _ = request;
+        None
+    }
 }

@@ -5,7 +5,7 @@ use super::flow::{Act, Executed, Outcome, StepInfo, TypeInfo};
 use super::reply::Reply;
 use super::tool::{ToolResultBlock, Toolbox};
 use crate::domain::limits::{REPLY_BYTES, REQUEST_BYTES, TOOLS_PER_TURN, TURNS};
-use crate::domain::{EventType, Frame, JsonText, NewEvent, NewWait, StepPolicy};
+use crate::domain::{EventType, Frame, JsonText, ModelRetry, NewEvent, NewWait, StepPolicy};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::borrow::Cow;
@@ -35,6 +35,8 @@ pub(crate) fn find(step: &str) -> Option<&'static StepInfo> {
 pub(crate) struct Conversation {
     pub(crate) provider: String,
     pub(crate) turns: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) retry: Option<ModelRetry>,
 }
 
 /// What [`HEARD`] is given.
@@ -48,8 +50,15 @@ pub(crate) struct Heard {
 /// The wait of one turn, and the step that looks at its answer.
 pub(crate) fn ask(conversation: &Conversation, request: JsonText) -> Result<(NewWait, Frame), Outcome> {
     let carry = JsonText::of(conversation, "a conversation", REQUEST_BYTES)?;
-    let wait = NewWait::model(&conversation.provider, request);
+    let wait = NewWait { retry: conversation.retry, ..NewWait::model(&conversation.provider, request) };
     Ok((wait, Frame { step: HEARD.to_owned(), carry: Some(carry) }))
+}
+
+/// The same, with a policy of its own for every turn.
+pub(crate) fn with_retry(wait: NewWait, first: Frame, retry: ModelRetry) -> Result<(NewWait, Frame), Outcome> {
+    let carry = first.carry.unwrap_or_else(JsonText::null);
+    let conversation = Conversation { retry: Some(retry), ..carry.read().map_err(undecodable)? };
+    ask(&conversation, wait.request)
 }
 
 /// The argument of [`HEARD`].

@@ -5,7 +5,7 @@ use super::flow::{Act, Outcome};
 use super::model::ModelRequest;
 use super::reply::ToolUse;
 use crate::domain::limits::{CARRY_BYTES, NAME_BYTES, PROMPT_BYTES, REPLY_BYTES, REQUEST_BYTES};
-use crate::domain::{Due, Frame, InvalidJson, JsonText, NewWait, WaitKind};
+use crate::domain::{Due, Frame, InvalidJson, JsonText, ModelRetry, NewWait, WaitKind};
 use serde::Serialize;
 use serde_json::{Map, Value};
 use std::borrow::Cow;
@@ -38,7 +38,7 @@ impl Want {
     }
 
     pub(super) fn converse(provider: String, request: ModelRequest) -> Wanted {
-        let conversation = Conversation { provider: named(provider)?, turns: 0 };
+        let conversation = Conversation { provider: named(provider)?, turns: 0, retry: None };
         let (wait, first) = builtin::ask(&conversation, request.into_text()?)?;
         Ok(Self::Through { wait, first })
     }
@@ -50,7 +50,24 @@ impl Want {
 
     pub(super) fn timer(due: Due) -> Self {
         let (kind, due, request) = (WaitKind::Timer, Some(due), JsonText::null());
-        Self::Wait(NewWait { kind, provider: None, request, due, otherwise: None })
+        Self::Wait(NewWait { kind, provider: None, request, due, otherwise: None, retry: None })
+    }
+
+    /// How errors of the provider are tried again, of a request or of every turn of a conversation.
+    pub(super) fn retry(self, retry: ModelRetry) -> Wanted {
+        if let Some(wrong) = retry.wrong() {
+            return Err(Outcome::Limit(wrong));
+        }
+        match self {
+            Self::Wait(wait) if wait.kind == WaitKind::Model => Ok(Self::Wait(NewWait { retry: Some(retry), ..wait })),
+            Self::Through { wait, first } => {
+                let (wait, first) = builtin::with_retry(wait, first, retry)?;
+                Ok(Self::Through { wait, first })
+            }
+            Self::Wait(_) | Self::Call { .. } => {
+                Err(Outcome::Limit("only what a model is asked can say how it is tried again".into()))
+            }
+        }
     }
 
     /// With the step that takes what comes of it, and what it gets beside that.
@@ -138,7 +155,7 @@ impl Question {
         }
         let request = JsonText::of(&self.asked, "what is asked", REQUEST_BYTES)?;
         let (kind, due, otherwise) = (self.kind, self.due, self.otherwise);
-        Ok(Want::Wait(NewWait { kind, provider: None, request, due, otherwise }))
+        Ok(Want::Wait(NewWait { kind, provider: None, request, due, otherwise, retry: None }))
     }
 }
 

@@ -19,7 +19,7 @@ pub(super) async fn ungrouped(pool: &PgPool, provider: &str, limit: i64) -> Resu
         r#"
 select w.run, w.ordinal, r.body::text as "body!" from (
     select run, ordinal from longhaul.waits
-    where provider = $1 and batch_group = '' and queued_at is not null order by queued_at limit $2
+    where provider = $1 and batch_group = '' and queued_at is not null and held_by is null order by queued_at limit $2
 ) w join longhaul.requests r on r.run = w.run and r.ordinal = w.ordinal
 "#,
         provider,
@@ -58,10 +58,10 @@ pub(super) async fn groups(pool: &PgPool, provider: &str, limit: i64) -> Result<
         r#"
 with recursive found as (
     select (select min(batch_group) from longhaul.waits
-        where provider = $1 and queued_at is not null and batch_group > '') as name, 1::bigint as place
+        where provider = $1 and queued_at is not null and held_by is null and batch_group > '') as name, 1::bigint as place
     union all
     select (select min(w.batch_group) from longhaul.waits w
-        where w.provider = $1 and w.queued_at is not null and w.batch_group > f.name), f.place + 1
+        where w.provider = $1 and w.queued_at is not null and w.held_by is null and w.batch_group > f.name), f.place + 1
     from found f where f.name is not null and f.place < $2
 )
 select name as "name!" from found where name is not null

@@ -35,11 +35,12 @@ back as materialized (
     select i.run, i.wait, i.item from longhaul.batch_items i join held h on i.batch = h.id order by i.run
 ),
 locked as materialized (
-    select w.run, w.ordinal, b.item from back b join longhaul.waits w on w.run = b.run and w.ordinal = b.wait
-    where w.batch = $1 and w.status in (2, 3) order by w.run, w.ordinal for update of w
+    select w.run, w.ordinal, w.status, b.item from back b join longhaul.waits w on w.run = b.run and w.ordinal = b.wait
+    where w.batch = $1 and w.status in (2, 3, 8) order by w.run, w.ordinal for update of w
 ),
 queued as (
-    update longhaul.waits w set status = 1, batch = null, item = null, queued_at = longhaul.now(),
+    update longhaul.waits w set status = case when l.status = 8 then 8 else 1 end, batch = null, item = null,
+        queued_at = case when l.status <> 8 then longhaul.now() end,
         company = case when $4::int is null or l.item = $4 then $3 else w.company end
     from locked l where w.run = l.run and w.ordinal = l.ordinal
 )
@@ -68,12 +69,12 @@ pub(crate) struct Convicted {
 }
 
 /// A batch of one was refused: its run fails with the provider's words, unless `in_row` others were refused before it with nothing accepted
-/// in between. `None`: the lease is lost.
+/// in between; without that number, it says nothing of others. `None`: the lease is lost.
 pub(super) async fn convict(
     pool: &PgPool,
     batch: i64,
     lease: Lease,
-    in_row: i32,
+    in_row: Option<i32>,
     why: &str,
 ) -> Result<Option<Convicted>, StoreError> {
     let row = sqlx::query!(
@@ -82,11 +83,11 @@ with account as materialized (
     select id, refused_in_row from longhaul.accounts where id = $6 and fence = $2 for update
 ),
 held as materialized (
-    select b.id from longhaul.batches b join account a on a.refused_in_row < $4
+    select b.id from longhaul.batches b join account a on $4::int is null or a.refused_in_row < $4
     where b.id = $1 and b.lease = $2 and b.status between 1 and 4 for update of b
 ),
 counted as (
-    update longhaul.accounts a set refused_in_row = a.refused_in_row + 1 from held h where a.id = $6
+    update longhaul.accounts a set refused_in_row = a.refused_in_row + 1 from held h where a.id = $6 and $4::int is not null
 ),
 locked as materialized (
     select i.run, i.wait, i.item from held h join longhaul.batch_items i on i.batch = h.id cross join lateral (
@@ -97,6 +98,13 @@ failed as (
     update longhaul.waits w set status = 6 from locked l
     where w.run = l.run and w.ordinal = l.wait and w.status in (2, 3) and w.batch = $1
     returning w.run, w.ordinal, w.attempt, w.provider
+),
+-- Its run was canceled when this statement began, and may have been set going again since: then it asks anew.
+freed as (
+    update longhaul.waits w set batch = null, item = null, status = case when w.status in (2, 3) then 1 else w.status end,
+        queued_at = case when w.status in (2, 3) then longhaul.now() else w.queued_at end
+    from held h join longhaul.batch_items i on i.batch = h.id
+    where w.run = i.run and w.ordinal = i.wait and w.batch = h.id and not exists (select from locked)
 ),
 moved as (
     update longhaul.runs r set status = 6, finished_at = longhaul.now(), cursor = r.cursor + 2
@@ -113,7 +121,7 @@ told as (
 because as (
     insert into longhaul.outputs (run, error)
     select id, json_build_object('code', 'model-failed', 'step', step, 'message', $3::text) from moved
-    on conflict (run) do update set body = null, error = excluded.error
+    on conflict (run) do update set body = null, error = excluded.error, finished_in = excluded.finished_in
 ),
 booked as (
     update longhaul.batch_items i set status = 4, settled_at = longhaul.now() from held h
@@ -162,6 +170,7 @@ order by b.id
         watermark_at: r.watermark_at,
         sent_ms_ago: r.sent_ms_ago,
         send_limit_ms: r.send_limit_ms,
+        late: true,
     });
     Ok(intents.collect())
 }

@@ -22,19 +22,21 @@ pub(crate) struct Queue {
 }
 
 /// Looks at what is to be sent of one group, up to `limit` requests: those under suspicion first, the closest ones to being found
-/// guilty.
+/// guilty. Without `suspects`, only those without suspicion.
 pub(super) async fn queue(
     pool: &PgPool,
     provider: &str,
     group: &str,
     lease: Lease,
     limit: i64,
+    suspects: bool,
 ) -> Result<Queue, StoreError> {
     let company = sqlx::query_scalar!(
         "select min(company) from longhaul.waits
-         where provider = $1 and batch_group = $2 and company is not null and queued_at is not null",
+         where provider = $1 and batch_group = $2 and $3 and company is not null and queued_at is not null and held_by is null",
         provider,
-        group
+        group,
+        suspects
     )
     .fetch_one(pool)
     .await?;
@@ -45,7 +47,8 @@ select count(*) as "requests!", coalesce(sum(bytes), 0)::bigint as "bytes!",
     (select count(*) from longhaul.batches b where b.account = $2 and b.status between 1 and 7
         and b.batch_group = $5) as "in_flight!"
 from (
-    select bytes, queued_at from longhaul.waits where provider = $1 and batch_group = $5 and queued_at is not null
+    select bytes, queued_at from longhaul.waits
+    where provider = $1 and batch_group = $5 and queued_at is not null and held_by is null
         and queued_at <= longhaul.now() and company is not distinct from $4 order by queued_at limit $3
 ) as waiting
 "#,
@@ -66,7 +69,7 @@ pub(super) async fn next_due(pool: &PgPool, provider: &str, group: &str) -> Resu
     let ms = sqlx::query_scalar!(
         r#"
 select (extract(epoch from min(queued_at) - longhaul.now()) * 1000)::bigint as ms
-from longhaul.waits where provider = $1 and batch_group = $2 and queued_at > longhaul.now()
+from longhaul.waits where provider = $1 and batch_group = $2 and queued_at > longhaul.now() and held_by is null
 "#,
         provider,
         group
@@ -136,7 +139,7 @@ with held as materialized (
 ),
 pick as materialized (
     select w.run, w.ordinal, w.bytes, w.queued_at from longhaul.waits w
-    where w.provider = $1 and w.batch_group = (select batch_group from held) and w.queued_at is not null
+    where w.provider = $1 and w.batch_group = (select batch_group from held) and w.queued_at is not null and w.held_by is null
         and w.queued_at <= longhaul.now() and w.company is not distinct from $9
     order by w.queued_at, w.run, w.ordinal limit $6 for update skip locked
 ),
@@ -200,11 +203,13 @@ where i.batch = $1 and i.item >= $2 order by i.item limit $3
     Ok(rows.into_iter().map(|r| (r.item, r.body)).collect())
 }
 
-/// Fixes a batch: how many, how long, and the digest of the exact body.
+/// Fixes a batch: how many, how long, and the digest of the exact body. `false`: one of its runs was canceled, its provider or account
+/// was paused, or the lease is lost.
 pub(super) async fn seal(
     pool: &PgPool,
     batch: i64,
     lease: Lease,
+    provider: &str,
     bytes: i64,
     digest: &[u8],
     api_version: &str,
@@ -213,17 +218,21 @@ pub(super) async fn seal(
         r#"
 update longhaul.batches b set status = 2, bytes = $3, digest = $4, api_version = $5, sealed_at = longhaul.now()
 where b.id = $1 and b.lease = $2 and b.status = 1 and b.n > 0
-    -- A cancel wins up to here.
+    -- A cancel wins up to here, and so does a late answer.
     and not exists (
         select from longhaul.batch_items i join longhaul.waits w on w.run = i.run and w.ordinal = i.wait
-        where i.batch = b.id and w.status = 8
+        where i.batch = b.id and (w.status <> 2 or w.batch is distinct from b.id)
+    )
+    and not exists (
+        select from longhaul.pauses p where p.kind = 1 and p.subject = $6 or p.kind = 2 and p.subject = b.account::text
     )
 "#,
         batch,
         lease.fence,
         bytes,
         digest,
-        api_version
+        api_version,
+        provider
     )
     .execute(pool)
     .await?;

@@ -20,6 +20,8 @@ pub(crate) struct Intent {
     pub sent_ms_ago: i64,
     /// How long sending it may have taken, in milliseconds.
     pub send_limit_ms: i64,
+    /// It had been given up on, and may have been found all the same.
+    pub late: bool,
 }
 
 /// A new holder of the lease takes up what an earlier one left: every unfinished intent of the account comes under its
@@ -40,6 +42,7 @@ async fn intents(pool: &PgPool, lease: Lease) -> Result<Vec<Intent>, StoreError>
     let rows = sqlx::query!(
         r#"
 select id, intent, status, n, watermark_at, coalesce(send_limit_ms, 0) as "send_limit_ms!",
+    abandoned_at is not null as "late!",
     coalesce(extract(epoch from longhaul.now() - sending_at) * 1000, 0)::bigint as "sent_ms_ago!"
 from longhaul.batches where account = $1 and ((lease = $2 and status between 1 and 4) or status = 6) order by id
 "#,
@@ -58,6 +61,7 @@ from longhaul.batches where account = $1 and ((lease = $2 and status between 1 a
             watermark_at: r.watermark_at,
             sent_ms_ago: r.sent_ms_ago,
             send_limit_ms: r.send_limit_ms,
+            late: r.late,
         })
         .collect())
 }
@@ -171,15 +175,16 @@ back as materialized (
     select i.run, i.wait from longhaul.batch_items i join held h on i.batch = h.id order by i.run
 ),
 locked as materialized (
-    select w.run, w.ordinal from back b join longhaul.waits w on w.run = b.run and w.ordinal = b.wait
-    where w.batch = $1 and w.status in (2, 3) order by w.run, w.ordinal for update of w
+    -- With their status as it is once they are locked: what was stopped may be set going again at the same time.
+    select w.run, w.ordinal, w.status from back b join longhaul.waits w on w.run = b.run and w.ordinal = b.wait
+    where w.batch = $1 and w.status in (2, 3, 8) order by w.run, w.ordinal for update of w
 ),
 queued as (
-    update longhaul.waits w set status = 1, batch = null, item = null,
-        queued_at = longhaul.now() + $3::bigint * interval '1 millisecond'
+    update longhaul.waits w set status = case when l.status = 8 then 8 else 1 end, batch = null, item = null,
+        queued_at = case when l.status <> 8 then longhaul.now() + $3::bigint * interval '1 millisecond' end
     from locked l where w.run = l.run and w.ordinal = l.ordinal
 )
-update longhaul.batches b set status = 9, abandoned_at = longhaul.now(), check_at = null, note = $4
+update longhaul.batches b set status = 9, abandoned_at = coalesce(b.abandoned_at, longhaul.now()), check_at = null, note = $4
 from held h where b.id = h.id
 returning b.id
 "#,

@@ -68,11 +68,12 @@ moves! {
         Verified = "verified", "ingest::verified", Keeper, [AdoptedUnverified -> Ended], stays, [],
             "";
         /// A result line proved that it is not ours.
-        Disproved = "disproved", "ingest::foreign", Keeper, [AdoptedUnverified -> Ambiguous], stays, [],
-            "the other is remembered as foreign";
+        Disproved = "disproved", "ingest::foreign", Keeper, [AdoptedUnverified -> Ambiguous, AdoptedUnverified -> Abandoned], stays, [],
+            "the other is remembered as foreign; what had been given up on is so again";
         /// A result line proved that it belongs to another send of ours that is in doubt.
         HandedOver = "handed over", "ingest::hand_over", Keeper,
-            [AdoptedUnverified -> Ambiguous, Ambiguous -> AdoptedUnverified], stays, [],
+            [AdoptedUnverified -> Ambiguous, AdoptedUnverified -> Abandoned, Ambiguous -> AdoptedUnverified,
+                Abandoned -> AdoptedUnverified], stays, [],
             "the other send gets the provider's id";
         /// Every item is accounted for.
         Settled = "settled", "ingest::settle", Keeper, [Submitted -> Settled, Ended -> Settled], stays, [],

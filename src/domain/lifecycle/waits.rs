@@ -17,6 +17,9 @@ moves! {
         /// Its batch was never created.
         GivenBack = "given back", "submit::give_back", LeaseHolder, [Reserved -> Open, Sent -> Open], stays, [],
             "the next attempt has another custom id";
+        /// A budget has no room for it.
+        HeldBack = "held back", "budgets::fund", LeaseHolder, [Reserved -> Open], stays, [],
+            "outside the queue until its budget has room";
         /// Its batch was refused as a whole.
         Split = "split", "refuse::split", LeaseHolder, [Reserved -> Open, Sent -> Open], stays, [],
             "the next batch has fewer others";

@@ -131,4 +131,9 @@ impl BatchProvider for Anthropic {
     fn cost(&self, model: &str, usage: &Usage) -> Option<i64> {
         self.prices.batch_cost(model, usage)
     }
+
+    fn estimate(&self, request: &str) -> Option<i64> {
+        let (model, max_tokens) = wire::asked(request)?;
+        self.prices.most(&model, request.len(), max_tokens)
+    }
 }

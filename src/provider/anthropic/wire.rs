@@ -45,6 +45,18 @@ pub(super) fn read_line(line: &[u8]) -> Line {
     Line { custom_id, named, outcome: outcome.unwrap_or(LineOutcome::Unknown) }
 }
 
+/// The model that a request asks, and how many tokens it may write.
+pub(super) fn asked(request: &str) -> Option<(String, i64)> {
+    #[derive(Deserialize)]
+    struct Asked<'a> {
+        #[serde(borrow)]
+        model: Cow<'a, str>,
+        max_tokens: i64,
+    }
+    let Asked { model, max_tokens } = serde_json::from_str(request).ok()?;
+    Some((model.into_owned(), max_tokens))
+}
+
 fn parse<'a, T: Deserialize<'a>>(line: &'a [u8]) -> Option<T> {
     std::str::from_utf8(line).ok().and_then(|text| serde_json::from_str(text).ok())
 }

@@ -1,7 +1,7 @@
 //! What a step of a dynamic workflow can ask for: the wants of the typed form, with names for steps and JSON for values.
 
 use super::{Dynamic, DynamicNext, NAME_RULE, is_name};
-use crate::domain::{Due, ForkPolicy, Frame, JoinRule, JsonText, NewBranch, WaitKind};
+use crate::domain::{Due, ForkPolicy, Frame, JoinRule, JsonText, ModelRetry, NewBranch, WaitKind};
 use crate::run::flow::{Act, Outcome};
 use crate::run::fork::named_branch;
 use crate::run::model::ModelRequest;
@@ -119,6 +119,11 @@ impl<'r> DynamicRun<'r> {
 pub struct DynamicSuspend(Wanted);
 
 impl DynamicSuspend {
+    /// As [`ModelCall::retry`](crate::ModelCall::retry), of what a model is asked; anything else fails the run.
+    pub fn retry(self, retry: ModelRetry) -> Self {
+        Self(self.0.and_then(|want| want.retry(retry)))
+    }
+
     /// A value for the step that takes the result, which then gets both: `[result, value]`.
     pub fn carry(self, value: impl Into<Value>) -> DynamicCarrying {
         DynamicCarrying(self.0.and_then(|want| Ok((want, kept(&value.into())?))))
