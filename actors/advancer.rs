@@ -62,6 +62,8 @@ pub(crate) struct State {
     released: Instant,
     /// Something may be claimable.
     wanted: bool,
+    /// Runs of workflows with a ceiling were claimed: the end of one makes room for another.
+    limited: bool,
     /// It is time to fill even a few free places.
     eager: bool,
     /// Rows may carry our id without being held.
@@ -89,6 +91,7 @@ impl Actor for Advancer {
             swept: Instant::now(),
             released: Instant::now(),
             wanted: true,
+            limited: false,
             eager: true,
             must_release: true,
             pause_until: None,
@@ -128,6 +131,7 @@ impl State {
     fn tick(&mut self, myself: &ActorRef<Msg>) {
         self.wanted = true;
         self.eager = true;
+        self.limited = false;
         if self.released.elapsed() > self.ctx.config().lease {
             self.must_release = true;
         }
@@ -149,7 +153,7 @@ impl State {
         // A claim for a few free places costs as much as one for many: wait for some room, but no longer than a tick.
         let room =
             self.eager || ask >= CLAIM / 4 || ask * 2 >= self.ctx.config().runs_in_flight || self.held.is_empty();
-        let claim = self.wanted && ask > 0 && room && !self.ctx.draining() && !self.floors.is_empty();
+        let claim = self.wanted && ask > 0 && room && !self.ctx.leaving() && !self.floors.is_empty();
         if !claim && !self.must_release {
             return;
         }
@@ -203,6 +207,7 @@ impl State {
             self.floors = heads(&self.ctx);
         }
         self.wanted |= claimed.len() == asked;
+        self.limited |= claimed.iter().any(|run| run.limited);
         for run in claimed {
             self.begin(myself, run);
         }
@@ -241,6 +246,8 @@ impl State {
 
     fn over(&mut self, run: RunKey) {
         self.held.remove(&run);
+        self.wanted |= self.limited;
+        self.eager |= self.limited;
         self.ctx.running.store(self.held.len(), Ordering::Relaxed);
         // Finished tasks are reaped as they end, so that the set does not grow.
         while self.tasks.try_join_next().is_some() {}

@@ -244,7 +244,10 @@ fn tally(ctx: &Ctx, answered: &[(Transition, Verdict)]) -> bool {
         count(&counters.runs_advanced, 1);
         count(&counters.events_committed, transition.events.len() as u64);
         match &transition.change {
-            Change::Complete(_) => count(&counters.runs_completed, 1),
+            Change::Complete(_) => {
+                count(&counters.runs_completed, 1);
+                count(&counters.branches_completed, u64::from(transition.parent.is_some()));
+            }
             Change::Fail(_) => count(&counters.runs_failed, 1),
             Change::Suspend { wait, .. } => {
                 count(&counters.waits_opened, 1);

@@ -11,7 +11,7 @@ use crate::store::Store;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Arc, Mutex, PoisonError};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 
 /// What stays the same when a node has to begin again under a new id.
 pub(crate) struct Shared {
@@ -25,6 +25,8 @@ pub(crate) struct Shared {
     pub counters: Counters,
     /// Set when the node is to take nothing new.
     pub draining: AtomicBool,
+    /// Set when an operator has asked the node to take no more runs.
+    pub leaving: watch::Sender<bool>,
     pub blocking: Arc<Semaphore>,
 }
 
@@ -59,6 +61,12 @@ impl Ctx {
     pub(crate) fn live_ms(&self, provider: &str) -> Option<i64> {
         let live = self.shared.providers.get(provider).is_some_and(|port| port.has_live());
         live.then(|| i64::try_from(self.config().batch_time.as_millis()).unwrap_or(i64::MAX))
+    }
+
+    /// Whether no more runs are taken, and those in hand are let go at their next boundary. Batches are looked after all the
+    /// same, until the node is shut down.
+    pub(crate) fn leaving(&self) -> bool {
+        self.draining() || *self.shared.leaving.borrow()
     }
 
     pub(crate) fn draining(&self) -> bool {

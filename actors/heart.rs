@@ -5,7 +5,7 @@
 //! It owns the thread, which ends when the actor does. A restart loses nothing. It never waits for another actor.
 
 use super::Handled;
-use super::ctx::Ctx;
+use super::ctx::{Ctx, Shared};
 use super::{advancer, committer, root};
 use crate::domain::NodeId;
 use crate::store::Pulse;
@@ -66,6 +66,7 @@ impl Actor for Heart {
             heartbeat: args.ctx.config().heartbeat,
             lease: args.ctx.config().lease,
             progress: progress.clone(),
+            shared: args.ctx.shared.clone(),
         };
         std::thread::Builder::new().name("longhaul-heart".into()).spawn(move || {
             if beating.run(stopped) {
@@ -121,6 +122,7 @@ struct Beating {
     heartbeat: Duration,
     lease: Duration,
     progress: Arc<AtomicI64>,
+    shared: Arc<Shared>,
 }
 
 impl Beating {
@@ -142,6 +144,14 @@ impl Beating {
         })
     }
 
+    /// An operator has asked the node to drain: from here on nothing is claimed.
+    fn asked(&self, drain: bool) {
+        let first = |leaving: &mut bool| drain && !std::mem::replace(leaving, true);
+        if self.shared.leaving.send_if_modified(first) && !self.shared.draining.load(Ordering::Acquire) {
+            tracing::info!(node = %self.node, "this node was asked to drain: it takes no more runs");
+        }
+    }
+
     /// Returns when the node was declared dead, or its actors have not answered for a lease.
     async fn beat(&mut self) {
         let (mut seen, mut since) = (0, Instant::now());
@@ -153,9 +163,10 @@ impl Beating {
                 tracing::error!(node = %self.node, "the actors of this node have not answered for a lease");
                 return;
             }
-            match self.pulse.beat(progress).await {
-                Ok(true) => {}
-                Ok(false) => {
+            let leaving = *self.shared.leaving.borrow() || self.shared.draining.load(Ordering::Acquire);
+            match self.pulse.beat(progress, leaving).await {
+                Ok(Some(drain)) => self.asked(drain),
+                Ok(None) => {
                     tracing::error!(node = %self.node, "this node was declared dead");
                     return;
                 }

@@ -5,7 +5,7 @@
 //! restart loses nothing: claims that no task holds are released, and reading results may begin again from any cut.
 
 use super::ctx::Ctx;
-use super::{Handled, results};
+use super::{Handled, results, turning_back};
 use crate::provider::{BatchProvider, BatchState, ProviderError};
 use crate::store::{HeldBatch, StoreError};
 use ractor::{Actor, ActorProcessingErr, ActorRef};
@@ -180,6 +180,7 @@ async fn look(ctx: &Ctx, provider: &Arc<dyn BatchProvider>, name: &str, batch: &
             cancel_unwanted(ctx, provider, name, batch).await?;
             return Ok(Look::Later(pause(ctx, batch), None));
         }
+        BatchState::Refused(refused) => return turning_back::turn_back(ctx, name, batch, refused).await,
         BatchState::Unknown(word) => {
             return Ok(Look::Later(pause(ctx, batch), Some(format!("the provider says `{word}`"))));
         }
@@ -190,12 +191,13 @@ async fn look(ctx: &Ctx, provider: &Arc<dyn BatchProvider>, name: &str, batch: &
     }
     match provider.results(&batch.provider_batch_id, url).await {
         Ok(stream) => results::ingest(ctx, provider, name, batch, polled.succeeded, stream).await,
+        Err(ProviderError::NotFound) => results::gone(ctx, name, batch, polled.succeeded).await,
         Err(error) => Ok(unanswered(ctx, name, batch, &error)),
     }
 }
 
 /// A batch that nobody waits for any more (its runs were canceled, or have their answers from another attempt) need not be worked on.
-/// Asked for once; what the provider finishes all the same is booked like anything else.
+/// Asked for until the provider agrees; what it finishes all the same is booked like anything else.
 async fn cancel_unwanted(
     ctx: &Ctx,
     provider: &Arc<dyn BatchProvider>,
@@ -207,7 +209,8 @@ async fn cancel_unwanted(
     }
     match provider.cancel(&batch.provider_batch_id).await {
         Ok(()) => {
-            tracing::info!(provider = name, batch = %batch.provider_batch_id, "a batch that nobody waits for is canceled")
+            tracing::info!(provider = name, batch = %batch.provider_batch_id, "a batch that nobody waits for is canceled");
+            ctx.store().canceling(batch.batch, batch.fence).await?;
         }
         Err(error) => {
             tracing::warn!(provider = name, batch = %batch.provider_batch_id, %error, "a batch was not canceled")

@@ -143,13 +143,37 @@ impl State {
 /// Roots removed per statement, at most.
 const ROOTS: i64 = 200;
 
-/// Removes what was kept long enough, in bounded statements, the oldest first. A statement that takes too long is repeated with fewer.
+/// Adds up the counts, and removes what was kept long enough.
 async fn sweep(ctx: &Ctx) -> Result<(), StoreError> {
     let (store, terms) = (ctx.store(), ctx.config().retention);
-    let ms = |term: Duration| i64::try_from(term.as_millis()).unwrap_or(i64::MAX);
+    store.fold().await?;
+    while let Some(term) = terms.tombstones {
+        let gone = store.forget(ms(term), ROOTS).await?;
+        if gone < ROOTS {
+            break;
+        }
+    }
+    let removed = remove(ctx).await?;
+    if removed > 0 {
+        tracing::info!(runs = removed, "the records of runs were kept long enough and are removed");
+    }
+    Ok(())
+}
+
+/// A term that nothing outlives stands for longer ones: a thousand years.
+fn ms(term: Duration) -> i64 {
+    const LONGEST: i64 = 1_000 * 366 * 24 * 3_600_000;
+    i64::try_from(term.as_millis()).unwrap_or(LONGEST).min(LONGEST)
+}
+
+/// Removes roots in bounded statements, the oldest first. A statement that the server does not finish is repeated with fewer roots; one
+/// root that is too much for a statement is passed over. Answers how many are gone.
+async fn remove(ctx: &Ctx) -> Result<i64, StoreError> {
+    let (store, terms) = (ctx.store(), ctx.config().retention);
+    let (done, failed) = (terms.completed.map(ms), terms.failed.map(ms));
     let (mut after, mut limit, mut removed) = ((0, 0), ROOTS, 0);
-    while terms.completed.or(terms.failed).is_some() && !ctx.draining() {
-        match store.remove(after, terms.completed.map(ms), terms.failed.map(ms), limit).await {
+    while done.or(failed).is_some() && !ctx.draining() {
+        match store.remove(after, done, failed, limit).await {
             Ok(some) => {
                 (after, removed) = (some.after, removed + some.roots);
                 if some.looked < limit {
@@ -157,23 +181,19 @@ async fn sweep(ctx: &Ctx) -> Result<(), StoreError> {
                 }
                 limit = ROOTS.min(limit * 2);
             }
-            Err(error) if limit > 1 && !error.is_connection() => {
+            Err(error) if error.is_connection() => return Err(error),
+            Err(error) if limit > 1 => {
                 tracing::debug!(%error, limit, "too much to remove in one statement");
                 limit = (limit / 8).max(1);
             }
-            Err(error) => return Err(error),
+            Err(error) => {
+                let Some(next) = store.next_over(after).await? else { break };
+                tracing::warn!(run = next.1, %error, "the records of a run cannot be removed, and are passed over");
+                after = next;
+            }
         }
     }
-    while let Some(term) = terms.tombstones {
-        let gone = store.forget(ms(term), ROOTS).await?;
-        if gone < ROOTS {
-            break;
-        }
-    }
-    if removed > 0 {
-        tracing::info!(runs = removed, "the records of runs were kept long enough and are removed");
-    }
-    Ok(())
+    Ok(removed)
 }
 
 /// Declares the suspects dead, if they still stand where they were seen, and empties the hands of all dead nodes.

@@ -21,6 +21,8 @@ pub(super) enum Merged {
     Conflict(String),
     /// The state of a branch is of a version that cannot be taken over.
     Refused(String),
+    /// A branch has gone on under a newer version than this node has: another node is to merge it.
+    Newer,
     /// It could not be read: the run is to be forgotten.
     Lost,
 }
@@ -59,6 +61,9 @@ async fn merged(
             return Ok(merge.finish().map_or(Merged::Unchanged, Merged::Changed));
         };
         from = last.branch + 1;
+        if branches.iter().any(|branch| branch.version > served.flow.manifest().version) {
+            return Ok(Merged::Newer);
+        }
         for branch in branches {
             let state = match of_this_version(ctx, served, &branch, stored) {
                 Ok(state) => state,

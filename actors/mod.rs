@@ -25,6 +25,7 @@ mod calling;
 mod committer;
 pub(crate) mod ctx;
 pub(crate) mod flows;
+mod funding;
 mod heart;
 mod ingester;
 mod janitor;
@@ -41,6 +42,7 @@ mod supervision;
 mod supervisor;
 mod taking_over;
 mod timekeeper;
+mod turning_back;
 
 /// What every handler returns; an error means "my state cannot be trusted, start me again".
 type Handled = Result<(), ractor::ActorProcessingErr>;

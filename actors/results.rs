@@ -12,20 +12,23 @@ use bytes::Bytes;
 use futures::StreamExt;
 use futures::stream::BoxStream;
 use sha2::{Digest, Sha256};
-use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// Lines settled per statement.
-const CHUNK_LINES: usize = 500;
+pub(super) const CHUNK_LINES: usize = 500;
 /// Bytes of lines settled per statement, about.
 const CHUNK_BYTES: usize = 4 << 20;
 /// The longest line that is kept.
 const LINE_BYTES: usize = 64 << 20;
+/// Complete downloads after which an adopted batch without a line of ours is foreign, though lines are missing.
+const SHORT_DOWNLOADS: i32 = 3;
 /// Forks joined per look.
-const RIPE: i64 = 500;
+pub(super) const RIPE: i64 = 500;
 /// Runs told per statement.
 const TELL: i64 = 1_000;
+/// How often a request goes out again that the provider did not work on: it expired, or its batch was canceled.
+const RETURNS: u32 = 20;
 /// How long a request waits before it goes out again after an error of the provider's.
 const RETRY_DELAY: Duration = Duration::from_millis(500);
 
@@ -84,8 +87,15 @@ pub(super) async fn ingest(
     succeeded: Option<i64>,
     mut stream: BoxStream<'static, Result<Bytes, ProviderError>>,
 ) -> Result<Look, StoreError> {
-    let mut reading =
-        Reading { ctx, provider, batch, chunk: Chunk::default(), verified: batch.verified, seen: HashSet::new() };
+    let mut reading = Reading {
+        ctx,
+        provider,
+        batch,
+        chunk: Chunk::default(),
+        verified: batch.verified,
+        strangers: 0,
+        seen: Seen::of(batch.n),
+    };
     let mut cutter = Cutter::default();
     let mut cut = None;
     if batch.verified {
@@ -114,11 +124,26 @@ pub(super) async fn ingest(
         return Ok(Look::Done);
     }
     reading.settle().await?;
+    if cut.is_none() && reading.is_foreign() {
+        tracing::warn!(batch = %batch.provider_batch_id, "an adopted batch is somebody else's");
+        ctx.store().foreign(batch.batch, batch.fence).await?;
+        ctx.board.wake_submitters();
+        return Ok(Look::Done);
+    }
     finish(ctx, name, batch, cut, succeeded).await
 }
 
+/// The results of a batch that has ended are not found. That passes; if it does not, they are gone (archived, or deleted), and count like
+/// complete downloads that lack every item.
+pub(super) async fn gone(ctx: &Ctx, name: &str, batch: &HeldBatch, succeeded: Option<i64>) -> Result<Look, StoreError> {
+    if batch.verified {
+        tell(ctx, batch).await?;
+    }
+    finish(ctx, name, batch, None, succeeded).await
+}
+
 /// That a request was submitted is told before that it was answered, should the submitter not have come to it yet.
-async fn tell(ctx: &Ctx, batch: &HeldBatch) -> Result<(), StoreError> {
+pub(super) async fn tell(ctx: &Ctx, batch: &HeldBatch) -> Result<(), StoreError> {
     while ctx.store().tell_submitted(batch.batch, TELL).await? > 0 {}
     Ok(())
 }
@@ -146,7 +171,7 @@ async fn finish(
     Ok(Look::Later(wait.min(ctx.config().batch_poll_interval), Some(note)))
 }
 
-async fn settled(ctx: &Ctx, name: &str, batch: &HeldBatch) -> Result<bool, StoreError> {
+pub(super) async fn settled(ctx: &Ctx, name: &str, batch: &HeldBatch) -> Result<bool, StoreError> {
     let settled = ctx.store().settle(batch.batch, batch.fence).await?;
     if settled {
         count(&ctx.counters().batches_completed, 1);
@@ -190,15 +215,27 @@ async fn give_up_holes(
             }
         }
     }
-    if ctx.store().sweep_forks(RIPE).await? {
-        ctx.runs_ready();
-    }
+    join(ctx).await;
     Ok(true)
+}
+
+/// Joins forks whose branches may have ended. What cannot be joined is no reason to read results again: the next sweep tries.
+pub(super) async fn join(ctx: &Ctx) {
+    match ctx.store().sweep_forks(RIPE).await {
+        Ok(true) => ctx.runs_ready(),
+        Ok(false) => {}
+        Err(error) => tracing::warn!(%error, "branches could not be joined yet"),
+    }
 }
 
 /// Failures of a request that are tried again.
 fn budget(ctx: &Ctx) -> u32 {
     ctx.config().model_attempts.saturating_sub(1)
+}
+
+/// Why a request fails that went out again and again.
+fn not_worked_on() -> String {
+    format!("the provider did not work on it (expired or canceled) in {} batches", RETURNS + 1)
 }
 
 /// What a line says of an adopted batch.
@@ -209,14 +246,35 @@ enum Proof {
     Neither,
 }
 
+/// Which items of a batch have been read: a bit for each.
+struct Seen(Vec<u64>);
+
+impl Seen {
+    fn of(items: i32) -> Self {
+        Self(vec![0; usize::try_from(items).unwrap_or(0).div_ceil(64)])
+    }
+
+    /// Whether it is read for the first time. One that no such batch has is not.
+    fn insert(&mut self, item: i32) -> bool {
+        let Ok(item) = usize::try_from(item) else { return false };
+        let Some(bits) = self.0.get_mut(item / 64) else { return false };
+        let bit = 1 << (item % 64);
+        let first = *bits & bit == 0;
+        *bits |= bit;
+        first
+    }
+}
+
 struct Reading<'a> {
     ctx: &'a Ctx,
     provider: &'a Arc<dyn BatchProvider>,
     batch: &'a HeldBatch,
     chunk: Chunk,
     verified: bool,
+    /// Lines of an adopted batch that name somebody else's request.
+    strangers: usize,
     /// Items of this reading: a line that comes twice counts once.
-    seen: HashSet<i32>,
+    seen: Seen,
 }
 
 impl Reading<'_> {
@@ -249,7 +307,8 @@ impl Reading<'_> {
         Ok(true)
     }
 
-    /// The first line with a readable id decides whose batch this is; one that cannot be read proves nothing.
+    /// One line of ours proves that the batch is; one that cannot be read proves nothing. Nor does one of somebody else's prove the
+    /// contrary: it may have strayed in.
     async fn verify(&mut self, line: &Line) -> Result<Proof, StoreError> {
         let store = self.ctx.store();
         if line.custom_id.is_some_and(|id| id.intent == self.batch.intent) {
@@ -267,16 +326,20 @@ impl Reading<'_> {
             self.ctx.board.wake_submitters();
             return Ok(Proof::Foreign);
         }
-        tracing::warn!(batch = %self.batch.provider_batch_id, "an adopted batch is somebody else's");
-        store.foreign(self.batch.batch, self.batch.fence).await?;
-        self.ctx.board.wake_submitters();
-        Ok(Proof::Foreign)
+        self.strangers += 1;
+        Ok(Proof::Neither)
+    }
+
+    /// Whether a complete download had only lines of somebody else's: as many as were asked for, unless it is short again and again.
+    fn is_foreign(&self) -> bool {
+        let enough = usize::try_from(self.batch.n).unwrap_or(usize::MAX);
+        !self.verified && self.strangers > 0 && (self.strangers >= enough || self.batch.downloads >= SHORT_DOWNLOADS)
     }
 
     fn sort(&mut self, item: i32, outcome: LineOutcome, line: Vec<u8>) {
         match outcome {
             LineOutcome::Succeeded { model, usage } => {
-                let cost = usage.zip(model).and_then(|(usage, model)| self.provider.cost(&model, &usage));
+                let cost = usage.zip(model.as_deref()).and_then(|(usage, model)| self.provider.cost(model, &usage));
                 let lines = &mut self.chunk.answered;
                 lines.push(item, ItemStatus::Succeeded, Some(line), None);
                 lines.input_tokens.push(usage.map(|u| u.input_tokens));
@@ -284,6 +347,7 @@ impl Reading<'_> {
                 lines.cache_write_tokens.push(usage.map(|u| u.cache_write_tokens));
                 lines.cache_read_tokens.push(usage.map(|u| u.cache_read_tokens));
                 lines.nano_usd.push(cost);
+                lines.model.push(model);
             }
             LineOutcome::Errored { retryable: true, message } => {
                 self.chunk.retried.push(item, ItemStatus::Errored, Some(line), Some(message));
@@ -291,8 +355,12 @@ impl Reading<'_> {
             LineOutcome::Errored { retryable: false, message } => {
                 self.chunk.failed.push(item, ItemStatus::Errored, Some(line), Some(message));
             }
-            LineOutcome::Expired => self.chunk.returned.push(item, ItemStatus::Expired, Some(line), None),
-            LineOutcome::Canceled => self.chunk.returned.push(item, ItemStatus::Canceled, Some(line), None),
+            LineOutcome::Expired => {
+                self.chunk.returned.push(item, ItemStatus::Expired, Some(line), Some(not_worked_on()))
+            }
+            LineOutcome::Canceled => {
+                self.chunk.returned.push(item, ItemStatus::Canceled, Some(line), Some(not_worked_on()));
+            }
             LineOutcome::Unknown => {
                 let why = "the provider's result line cannot be read by this version; it is kept".to_owned();
                 self.chunk.failed.push(item, ItemStatus::Unreadable, Some(line), Some(why));
@@ -312,38 +380,49 @@ impl Reading<'_> {
                 self.ctx.runs_ready();
             }
         }
-        // Not worked on by the provider: goes out again, and counts against no budget.
+        // Not worked on by the provider: goes out again, and counts against no budget of errors; but not for ever.
         if !chunk.returned.item.is_empty() {
-            settled += store.retry(batch, fence, &chunk.returned, false, u32::MAX, Duration::ZERO).await?.items;
+            settled += store.retry(batch, fence, &chunk.returned, false, RETURNS, Duration::ZERO).await?.items;
+            settled += self.fail(&chunk.returned).await?;
         }
         if !chunk.retried.item.is_empty() {
             settled += store.retry(batch, fence, &chunk.retried, true, budget(self.ctx), RETRY_DELAY).await?.items;
             // What is left is over budget.
-            settled += store.fail(batch, fence, &chunk.retried).await?.items;
+            settled += self.fail(&chunk.retried).await?;
         }
         if !chunk.failed.item.is_empty() {
-            let done = store.fail(batch, fence, &chunk.failed).await?;
-            settled += done.items;
-            count(&self.ctx.counters().runs_failed, done.waits.max(0) as u64);
-            // Branches may be among them.
-            if store.sweep_forks(RIPE).await? {
-                self.ctx.runs_ready();
-            }
-            tracing::warn!(runs = done.waits, code = FailureCode::ModelFailed.as_str(), "requests failed for good");
+            settled += self.fail(&chunk.failed).await?;
         }
         count(&self.ctx.counters().results_completed, settled.max(0) as u64);
         Ok(())
     }
+
+    /// Fails the runs of these requests. Answers how many items were settled.
+    async fn fail(&self, lines: &Lines) -> Result<i64, StoreError> {
+        let store = self.ctx.store();
+        let done = store.fail(self.batch.batch, self.batch.fence, lines).await?;
+        if done.waits > 0 {
+            count(&self.ctx.counters().runs_failed, done.waits.max(0) as u64);
+            tracing::warn!(runs = done.waits, code = FailureCode::ModelFailed.as_str(), "requests failed for good");
+            // Branches may be among them.
+            join(self.ctx).await;
+        }
+        Ok(done.items)
+    }
 }
 
 impl Lines {
-    fn push(&mut self, item: i32, outcome: ItemStatus, line: Option<Vec<u8>>, error: Option<String>) {
+    pub(super) fn push(&mut self, item: i32, outcome: ItemStatus, line: Option<Vec<u8>>, error: Option<String>) {
         self.item.push(item);
         self.outcome.push(outcome.code());
         self.line.push(line);
         self.error.push(error.map(|e| crate::domain::failure::cut(&e)));
     }
 }
+
+#[cfg(test)]
+#[cfg(feature = "anthropic")]
+mod cuts;
 
 #[cfg(test)]
 mod tests {

@@ -20,6 +20,8 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 /// How long a run waits for another look at the slots for blocking steps.
 const SLOT_PAUSE: Duration = Duration::from_millis(100);
+/// How long a run that needs a newer build waits before this node may claim it again: each claim is told in the ledger.
+const NEWER_PAUSE: Duration = Duration::from_secs(5);
 
 /// Runs the steps of a claimed run until it is over, suspended, released, or not ours any more.
 pub(super) async fn run(ctx: Arc<Ctx>, claimed: Claimed) {
@@ -66,6 +68,7 @@ pub(super) async fn run(ctx: Arc<Ctx>, claimed: Claimed) {
                 ask(&ctx, trampoline::park(&held, "upgrade-failed", why)).await;
                 return;
             }
+            Merged::Newer => return hand_back(&ctx, &held, NEWER_PAUSE).await,
             // Not held any more, so released before long.
             Merged::Lost => return,
         }
@@ -121,7 +124,7 @@ async fn steps(ctx: &Arc<Ctx>, flow: &dyn Flow, mut held: Held, mut live: Box<dy
             Ok(info) => {
                 let slot = match slot(ctx, info) {
                     Ok(slot) => slot,
-                    Err(NoSlot) => return hand_back(ctx, &held).await,
+                    Err(NoSlot) => return hand_back(ctx, &held, SLOT_PAUSE).await,
                 };
                 let begun = Instant::now();
                 let executed;
@@ -135,7 +138,7 @@ async fn steps(ctx: &Arc<Ctx>, flow: &dyn Flow, mut held: Held, mut live: Box<dy
                         None => return,
                     };
                 }
-                let more = !ctx.draining();
+                let more = !ctx.leaving();
                 trampoline::settle(&held, info, executed, begun.elapsed(), more, rand::random())
             }
         };
@@ -158,10 +161,10 @@ fn slot(ctx: &Ctx, info: &StepInfo) -> Result<Option<OwnedSemaphorePermit>, NoSl
 }
 
 /// Lets go of a run whose step cannot begin now, so that its start is not counted against the crash limit.
-async fn hand_back(ctx: &Ctx, held: &Held) {
-    match ctx.store().hand_back(held.run, held.fence, SLOT_PAUSE).await {
+async fn hand_back(ctx: &Ctx, held: &Held, pause: Duration) {
+    match ctx.store().hand_back(held.run, held.fence, pause).await {
         Ok(_) => {
-            ctx.board.timekeeper.send(timekeeper::Msg::Due(SLOT_PAUSE));
+            ctx.board.timekeeper.send(timekeeper::Msg::Due(pause));
         }
         Err(error) => tracing::warn!(run = held.run.0, %error, "a run was not handed back: it is released as not held"),
     }

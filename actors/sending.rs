@@ -18,10 +18,8 @@ use std::time::{Duration, Instant};
 const RESERVE: i64 = 1_000;
 /// Requests read per statement while the body is made.
 const PAGE: i64 = 200;
-/// What a request costs in a body beside itself: custom id, braces, comma.
-const AROUND: i64 = 64;
-/// Requests refused one by one, with none accepted in between, after which it is taken to be about the account.
-const REFUSED_IN_ROW: i32 = 2;
+/// Requests refused one by one, with none accepted in between, whose runs fail for it. The next one shows that it is about the account.
+pub(super) const REFUSED_IN_ROW: i32 = 2;
 /// How long to wait after a refusal that does not say how long.
 const REFUSED_PAUSE: Duration = Duration::from_secs(5);
 
@@ -34,6 +32,8 @@ pub(super) enum Attempt {
     NotSent,
     /// It was refused for one of its requests, or for its size: smaller ones are to be sent at once.
     Split,
+    /// All of its requests are over budget: they are held, and what is behind them may be sent.
+    Held,
     /// Every number of requests that could be sent is that of a send in doubt.
     Numberless,
     /// Nobody knows; it has to be looked for.
@@ -48,10 +48,12 @@ pub(super) struct Sending<'a> {
     pub name: &'a str,
     pub provider: &'a Arc<dyn BatchProvider>,
     pub lease: Lease,
+    /// Of which all requests are; empty where they are not told apart.
+    pub group: &'a str,
 }
 
 impl Sending<'_> {
-    fn store(&self) -> &Store {
+    pub(super) fn store(&self) -> &Store {
         self.ctx.store()
     }
 
@@ -63,26 +65,40 @@ impl Sending<'_> {
         // Read first: an older watermark is as good, and without a listing nothing is worth being reserved.
         let Some(watermark) = self.watermark().await? else { return Ok(Attempt::NotSent) };
         let intent = IntentId::new();
-        let Some(batch) = self.store().open(self.lease, intent).await? else { return Ok(Attempt::LeaseLost) };
+        let Some(batch) = self.store().open(self.lease, intent, self.group).await? else {
+            return Ok(Attempt::LeaseLost);
+        };
         let filled = self.reserve(batch, size, queue.company).await?;
-        if filled.items == 0 || doubtful.contains(&filled.items) {
+        let Some(items) = self.fund(batch, filled.items).await? else {
+            let kept = self.store().give_back(batch, self.lease, Duration::ZERO, "its budgets changed").await?;
+            return Ok(if kept { Attempt::NotSent } else { Attempt::LeaseLost });
+        };
+        if items == 0 || doubtful.contains(&items) {
             self.store().give_back(batch, self.lease, Duration::ZERO, "nothing to send").await?;
-            return Ok(if filled.items == 0 { Attempt::NotSent } else { Attempt::Numberless });
+            return Ok(match (items, filled.items) {
+                (0, 0) => Attempt::NotSent,
+                (0, _) => Attempt::Held,
+                _ => Attempt::Numberless,
+            });
         }
-        let (length, digest) = measure(self.store(), self.provider, batch, intent, filled.items).await?;
+        let (length, digest) = measure(self.store(), self.provider, batch, intent, items).await?;
         let version = self.provider.api_version();
-        if !self.store().seal(batch, self.lease, length as i64, &digest, version).await? {
-            // One of its runs was canceled meanwhile, or the lease is lost.
-            let kept = self.store().give_back(batch, self.lease, Duration::ZERO, "a run of it was canceled").await?;
+        if !self.store().seal(batch, self.lease, self.name, length as i64, &digest, version).await? {
+            // One of its runs was canceled meanwhile, the account was paused, or the lease is lost.
+            let why = "a run of it was canceled, or its account was paused";
+            let kept = self.store().give_back(batch, self.lease, Duration::ZERO, why).await?;
             return Ok(if kept { Attempt::NotSent } else { Attempt::LeaseLost });
         }
-        self.transmit(batch, intent, filled.items, length, &watermark).await
+        self.transmit(batch, intent, items, length, &watermark).await
     }
 
     async fn reserve(&self, batch: i64, size: i32, company: Option<i32>) -> Result<Filled, StoreError> {
         let bytes = (self.ctx.config().max_batch_bytes as i64).min(self.provider.capabilities().max_bytes);
         let live_ms = self.ctx.live_ms(self.name);
-        let most = Most { items: size, bytes: bytes - i64::from(size) * AROUND, company, live_ms };
+        // What a request costs in a body beside itself, at most: custom id, braces, what stands between two.
+        let id = CustomId { intent: IntentId::new(), index: size };
+        let around = self.provider.item(id, "{}").len() as i64;
+        let most = Most { items: size, bytes: bytes - i64::from(size) * around, company, live_ms };
         let mut filled = Filled { more: true, ..Filled::default() };
         while filled.more && filled.items < size {
             filled = self.store().fill(self.name, batch, self.lease, filled, RESERVE, most).await?;
@@ -106,7 +122,7 @@ impl Sending<'_> {
                     ProviderError::Unauthorized(_) => (REFUSED_PAUSE, Some(error.to_string())),
                     ProviderError::NotFound | ProviderError::Unreadable(_) => (REFUSED_PAUSE, None),
                 };
-                self.store().slow_down(self.lease, &Brake { wait: Some(wait), parked }).await?;
+                self.store().slow_down(self.lease, &Brake { wait: Some(wait), parked, paused: None }).await?;
                 Ok(None)
             }
         }
@@ -128,12 +144,13 @@ impl Sending<'_> {
             return Ok(Attempt::LeaseLost);
         }
         let chunks = body(self.store().clone(), self.provider.clone(), batch, intent, items);
-        match self.provider.create(Body { length, chunks, deadline }).await {
+        match self.provider.create(Body { intent, group: self.group.to_owned(), length, chunks, deadline }).await {
             Sent::Created(id) => {
                 count(&self.ctx.counters().batches_submitted, 1);
                 count(&self.ctx.counters().requests_submitted, items as u64);
                 tracing::info!(provider = self.name, batch = %id, requests = items, "a batch was submitted");
-                let kept = self.store().created(batch, self.lease, &id).await?;
+                let accepted = !self.provider.capabilities().late_refusals;
+                let kept = self.store().created(batch, self.lease, &id, accepted).await?;
                 Ok(if kept { Attempt::Submitted } else { Attempt::LeaseLost })
             }
             Sent::NotCreated(refused) => self.refused(batch, items, refused).await,
@@ -152,7 +169,7 @@ impl Sending<'_> {
         match because {
             Refusal::Moment => self.leave_alone(batch, retry_after, None, &why).await,
             Refusal::Account => self.leave_alone(batch, retry_after, Some(why.clone()), &why).await,
-            Refusal::Size | Refusal::Request(_) if items > 1 => {
+            Refusal::Size | Refusal::Request(_) | Refusal::Every if items > 1 => {
                 let suspects = match because {
                     Refusal::Request(Some(item)) if (0..items).contains(&item) => Suspects::One(item),
                     _ => Suspects::All(items - items / 2),
@@ -160,8 +177,8 @@ impl Sending<'_> {
                 let kept = self.store().split(batch, self.lease, suspects, &why).await?;
                 Ok(if kept { Attempt::Split } else { Attempt::LeaseLost })
             }
-            Refusal::Size => self.convict(batch, i32::MAX, &why).await,
-            Refusal::Request(_) => self.convict(batch, REFUSED_IN_ROW, &why).await,
+            Refusal::Size => self.convict(batch, None, &why).await,
+            Refusal::Request(_) | Refusal::Every => self.convict(batch, Some(REFUSED_IN_ROW), &why).await,
         }
     }
 
@@ -175,12 +192,13 @@ impl Sending<'_> {
     ) -> Result<Attempt, StoreError> {
         self.store().give_back(batch, self.lease, Duration::ZERO, why).await?;
         let wait = Some(retry_after.unwrap_or(REFUSED_PAUSE));
-        self.store().slow_down(self.lease, &Brake { wait, parked }).await?;
+        self.store().slow_down(self.lease, &Brake { wait, parked, paused: None }).await?;
         Ok(Attempt::NotSent)
     }
 
-    /// A request that was refused alone fails its run. When that happens again and again, it is not about the requests.
-    async fn convict(&self, batch: i64, in_row: i32, why: &str) -> Result<Attempt, StoreError> {
+    /// A request that was refused alone fails its run. When that happens more often than `in_row` allows, it is not about the
+    /// requests.
+    async fn convict(&self, batch: i64, in_row: Option<i32>, why: &str) -> Result<Attempt, StoreError> {
         match self.store().convict(batch, self.lease, in_row, why).await? {
             None => Ok(Attempt::LeaseLost),
             Some(Convicted { failed: true, parent }) => {
@@ -191,8 +209,9 @@ impl Sending<'_> {
                 Ok(Attempt::Split)
             }
             Some(Convicted { failed: false, .. }) => {
+                let refused = REFUSED_IN_ROW + 1;
                 let reason =
-                    format!("{REFUSED_IN_ROW} requests in a row were refused one by one, and none was accepted: {why}");
+                    format!("{refused} requests in a row were refused one by one, and none was accepted: {why}");
                 self.leave_alone(batch, None, Some(reason.clone()), &reason).await
             }
         }

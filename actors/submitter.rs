@@ -13,7 +13,7 @@ use super::{Handled, ingester};
 use crate::domain::BatchStatus;
 use crate::observe::count;
 use crate::provider::BatchProvider;
-use crate::store::{Hint, Intent, Lease, StoreError};
+use crate::store::{Hint, Intent, Lease, Queue, StoreError};
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -22,10 +22,17 @@ use tokio::task::JoinSet;
 
 /// Runs told per statement that their requests are at the provider.
 const TELL: i64 = 1_000;
+/// Requests that a budget lets go of per look, at most.
+const RELEASE: i64 = 10_000;
 /// Stands for the look for late batches among the looks for sends in doubt, whose keys are above 0.
 const LATE: i64 = 0;
 /// How long a send that was given up on may show up: two days, in milliseconds.
 const LATE_MS: i64 = 2 * 86_400_000;
+/// Requests put into their groups per statement, and statements per round: more than a batch takes.
+const GROUPING: i64 = 200;
+const GROUPING_ROUNDS: usize = 250;
+/// Groups that are looked at per round.
+const GROUPS: i64 = 100;
 /// How long to leave things alone after an error.
 const ERROR_PAUSE: Duration = Duration::from_millis(200);
 
@@ -156,6 +163,15 @@ impl Looks {
     }
 }
 
+/// What to do after a look at the queue.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Next {
+    /// Look again after this.
+    After(Duration),
+    /// Look at those that are not suspected.
+    Others,
+}
+
 struct Round {
     args: Args,
     provider: Arc<dyn BatchProvider>,
@@ -188,28 +204,46 @@ impl Round {
         let Some(lease) = self.lease(account).await? else { return Ok(idle) };
         let (doubtful, again) = self.settle_doubts(account, lease).await?;
         self.tell(account).await?;
-        let Some(brake) = self.ctx().store().brake(lease).await? else {
+        let Some(brake) = self.ctx().store().brake(lease, &self.args.provider).await? else {
             self.lease = None;
             return Ok(Duration::ZERO);
         };
-        if brake.parked.is_some() {
+        if brake.parked.is_some() || brake.paused.is_some() {
             return Ok(idle);
         }
         if let Some(wait) = brake.wait {
             return Ok(wait.min(again.unwrap_or(idle)));
         }
-        let limit = self.ctx().config().max_batch_requests as i64;
-        let queue = self
-            .ctx()
-            .store()
-            .queue(&self.args.provider, lease, limit, self.ctx().live_ms(&self.args.provider))
-            .await?;
-        let after = match policy::decide(&queue, self.ctx().config()) {
-            Policy::Nothing => self.next_due(idle).await?,
-            Policy::Wait(wait) => wait,
-            Policy::Send => {
+        // What budgets have room for by now. When one is renewed at the end of its day or month, this is to be seen at once.
+        let (_, renewed) = self.ctx().store().release_held(RELEASE).await?;
+        let idle = renewed.map_or(idle, |ms| idle.min(Duration::from_millis(ms.max(1) as u64)));
+        let mut after = self.send(account, lease, true, &doubtful, idle).await?;
+        if after == Next::Others {
+            // Suspects wait for a number; the others need not.
+            after = self.send(account, lease, false, &doubtful, idle).await?;
+        }
+        let after = match after {
+            Next::After(after) => after,
+            Next::Others => idle,
+        };
+        Ok(after.min(again.unwrap_or(idle)).min(idle))
+    }
+
+    /// Sends a batch, if one is worth sending.
+    async fn send(
+        &mut self,
+        account: i32,
+        lease: Lease,
+        suspects: bool,
+        doubtful: &[i32],
+        idle: Duration,
+    ) -> Result<Next, StoreError> {
+        let (chosen, later) = self.choose(lease, suspects, idle).await?;
+        let after = match chosen {
+            None => later,
+            Some((group, queue)) => {
                 let (ctx, name, provider) = (self.ctx(), self.args.provider.as_str(), &self.provider);
-                match (Sending { ctx, name, provider, lease }).send(&queue, &doubtful).await? {
+                match (Sending { ctx, name, provider, lease, group: &group }).send(&queue, doubtful).await? {
                     Attempt::LeaseLost => {
                         self.lease = None;
                         Duration::ZERO
@@ -218,18 +252,59 @@ impl Round {
                         self.tell(account).await?;
                         Duration::ZERO
                     }
-                    Attempt::Ambiguous | Attempt::Split => Duration::ZERO,
+                    Attempt::Ambiguous | Attempt::Split | Attempt::Held => Duration::ZERO,
                     Attempt::NotSent => Duration::from_millis(50),
+                    Attempt::Numberless if queue.company.is_some() => return Ok(Next::Others),
                     Attempt::Numberless => idle,
                 }
             }
         };
-        Ok(after.min(again.unwrap_or(idle)).min(idle))
+        Ok(Next::After(after))
     }
 
-    async fn next_due(&self, idle: Duration) -> Result<Duration, StoreError> {
-        let due = self.ctx().store().next_due(&self.args.provider).await?;
-        Ok(due.map_or(idle, |ms| Duration::from_millis(ms.max(1) as u64)))
+    /// The group that is worth a batch now and has waited longest; without one, when to look again.
+    async fn choose(
+        &self,
+        lease: Lease,
+        suspects: bool,
+        idle: Duration,
+    ) -> Result<(Option<(String, Queue)>, Duration), StoreError> {
+        let (store, name, config) = (self.ctx().store(), self.args.provider.as_str(), self.ctx().config());
+        let (limit, live_ms) = (config.max_batch_requests as i64, self.ctx().live_ms(name));
+        let (mut chosen, mut later) = (None::<(String, Queue)>, idle);
+        for group in self.groups().await? {
+            let queue = store.queue(name, &group, lease, limit, suspects, live_ms).await?;
+            match policy::decide(&queue, config) {
+                Policy::Nothing => {
+                    let due = store.next_due(name, &group).await?;
+                    later = later.min(due.map_or(idle, |ms| Duration::from_millis(ms.max(1) as u64)));
+                }
+                Policy::Wait(wait) => later = later.min(wait),
+                Policy::Send if chosen.as_ref().is_some_and(|(_, other)| other.oldest_ms >= queue.oldest_ms) => {}
+                Policy::Send => chosen = Some((group, queue)),
+            }
+        }
+        Ok((chosen, later))
+    }
+
+    /// The groups of what waits. Requests of which nobody knows the group yet are put into theirs first.
+    async fn groups(&self) -> Result<Vec<String>, StoreError> {
+        if !self.provider.capabilities().grouped {
+            return Ok(vec![String::new()]);
+        }
+        let (store, name) = (self.ctx().store(), self.args.provider.as_str());
+        for _ in 0..GROUPING_ROUNDS {
+            let found = store.ungrouped(name, GROUPING).await?;
+            let (run, ordinal): (Vec<i64>, Vec<i32>) = found.iter().map(|w| (w.run.0, w.ordinal)).unzip();
+            let group: Vec<String> = found.iter().map(|w| self.provider.group(&w.body)).collect();
+            if !found.is_empty() {
+                store.group(&run, &ordinal, &group).await?;
+            }
+            if (found.len() as i64) < GROUPING {
+                break;
+            }
+        }
+        store.groups(name, GROUPS).await
     }
 
     /// The lease of the account, taken if nobody holds it.
@@ -275,12 +350,12 @@ impl Round {
 
     /// Looks for every ambiguous send. Answers the numbers of requests of those still in doubt, and when to look again.
     async fn settle_doubts(&self, account: i32, lease: Lease) -> Result<(Vec<i32>, Option<Duration>), StoreError> {
-        let store = self.ctx().store();
+        let (store, certain) = (self.ctx().store(), self.provider.capabilities().certain_adoption);
         // Also those that were found foreign after an earlier holder of the lease had adopted them.
         let intents = store.adopt_lease(lease).await?;
         let (mut doubtful, mut again) = (Vec::new(), None::<Duration>);
         // Until it is proved, an adopted batch may be another's: its number stays taken.
-        doubtful.extend(intents.iter().filter(|i| i.status == BatchStatus::AdoptedUnverified).map(|i| i.n));
+        doubtful.extend(intents.iter().filter(|i| i.status == BatchStatus::AdoptedUnverified && !i.late).map(|i| i.n));
         for intent in intents.iter().filter(|i| i.status == BatchStatus::Ambiguous) {
             // However often this is woken, the provider's listing is asked for at its own pace.
             if let Some(wait) = self.looks.wait(intent.batch) {
@@ -288,7 +363,7 @@ impl Round {
                 again = Some(again.map_or(wait, |a| a.min(wait)));
                 continue;
             }
-            let listed = match reconcile::listed_since(&*self.provider, intent.watermark_at).await {
+            let listed = match reconcile::listed_since(&*self.provider, intent.watermark_at, certain).await {
                 Ok(listed) => listed,
                 Err(error) => {
                     tracing::warn!(provider = self.args.provider, %error, "the listing was not to be had");
@@ -300,9 +375,9 @@ impl Round {
             };
             let ids: Vec<String> = listed.iter().map(|b| b.id.clone()).collect();
             let known = store.known(account, &ids).await?;
-            match reconcile::choose(intent, &listed, &known, self.ctx().config().quarantine) {
+            match reconcile::choose(intent, &listed, &known, self.ctx().config().quarantine, certain) {
                 Finding::Adopt(id) => {
-                    if store.adopt(intent.batch, lease, &id).await? {
+                    if store.adopt(intent.batch, lease, &id, certain).await? {
                         count(&self.ctx().counters().adopted, 1);
                         tracing::info!(provider = self.args.provider, batch = %id, "a batch was found again by listing");
                     }
@@ -318,6 +393,10 @@ impl Round {
                 }
             }
         }
+        if certain {
+            // Nothing is found by its number: any may be sent again.
+            doubtful.clear();
+        }
         if doubtful.is_empty() {
             self.look_for_late_ones(account, lease).await?;
         }
@@ -330,15 +409,17 @@ impl Round {
             return Ok(());
         }
         self.looks.after(LATE, self.ctx().config().late_sweep);
-        let store = self.ctx().store();
+        let (store, certain) = (self.ctx().store(), self.provider.capabilities().certain_adoption);
         let lost = store.lost(lease, LATE_MS).await?;
         let Some(mark) = lost.iter().map(|intent| intent.watermark_at).min() else { return Ok(()) };
-        let Ok(listed) = reconcile::listed_since(&*self.provider, mark).await else { return Ok(()) };
+        let Ok(listed) = reconcile::listed_since(&*self.provider, mark, certain).await else { return Ok(()) };
         let ids: Vec<String> = listed.iter().map(|b| b.id.clone()).collect();
         let mut known = store.known(account, &ids).await?;
         for intent in lost {
-            let Finding::Adopt(id) = reconcile::choose(&intent, &listed, &known, Duration::ZERO) else { continue };
-            if store.find_late(intent.batch, lease, &id).await? {
+            let since: Vec<_> = listed.iter().filter(|b| !reconcile::older(b, intent.watermark_at)).cloned().collect();
+            let found = reconcile::choose(&intent, &since, &known, Duration::ZERO, certain);
+            let Finding::Adopt(id) = found else { continue };
+            if store.find_late(intent.batch, lease, &id, certain).await? {
                 tracing::warn!(provider = self.args.provider, batch = %id, "a batch that was given up on may be there after all");
                 known.push(id);
             }
@@ -368,7 +449,7 @@ impl Ctx {
         let Some(port) = self.shared.providers.get(provider) else { return Ok(None) };
         match port.identify().await {
             Ok(identity) => {
-                let account = self.store().identify(&identity).await?;
+                let account = self.store().identify(&identity, provider).await?;
                 match self.shared.accounts.write(provider, account) {
                     Ok(()) => Ok(Some(account)),
                     Err(other) => {

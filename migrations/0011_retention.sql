@@ -3,6 +3,8 @@
 alter table longhaul.runs add column removed_at timestamptz;
 alter table longhaul.runs add constraint runs_removed_only_when_over check (removed_at is null or status in (5, 6, 7));
 alter table longhaul.inputs alter column body drop not null;
+-- Of the text that the body was, set when it is removed.
+alter table longhaul.inputs add column text_digest bytea;
 
 -- The ends of runs that were enqueued, the oldest first: what the sweep looks through. Written once, when a run ends.
 create index runs_over on longhaul.runs (finished_at, id) where finished_at is not null and parent is null and removed_at is null;

@@ -46,7 +46,7 @@ pub struct Config {
     pub live_calls: usize,
     /// How long a live call may take (10 min). After that nobody knows what became of it.
     pub live_limit: Duration,
-    /// How long a batch is taken to take (1 h): a request with a [`deadline`](crate::Suspend::deadline) goes live as soon as a batch
+    /// How long a batch is taken to take (1 h): a request with a [`deadline`](crate::ModelCall::deadline) goes live as soon as a batch
     /// that begins then would be later than it.
     pub batch_time: Duration,
     /// Connections for statements that are not hot (3); with those of heart, claimer, committer and listener 8 in all.

@@ -1,5 +1,6 @@
 //! What callers of nodes and clients can be told.
 
+use crate::client::InvalidOptions;
 use crate::config::InvalidConfig;
 use crate::domain::canonical::NotCanonical;
 use crate::domain::{Failure, InvalidJson, InvalidRunId, RunStatus};
@@ -24,6 +25,9 @@ pub enum Error {
     /// An input that has no canonical form.
     #[error(transparent)]
     Canonical(#[from] NotCanonical),
+    /// Tags that cannot be kept.
+    #[error(transparent)]
+    Options(#[from] InvalidOptions),
     /// Another input, or another workflow, stands under that run id.
     #[error("run `{0}` exists with another input: choose another id, or enqueue the same input")]
     DuplicateRun(String),
@@ -33,6 +37,50 @@ pub enum Error {
     /// It ended long ago, and its records were removed.
     #[error("the records of run `{0}`, which is over, were kept long enough and are gone")]
     Removed(String),
+    /// No account has that id.
+    #[error("there is no account {0}: `longhaul accounts` lists them")]
+    UnknownAccount(i32),
+    /// A budget that cannot be.
+    #[error("this budget cannot be: {0}")]
+    Budget(String),
+    /// No version of a workflow of that name was ever registered.
+    #[error("no workflow `{0}` is registered: start a node that has it, or look at the name")]
+    UnknownWorkflow(String),
+    /// No run can ever fit the filter, or it says too little for what is to be done.
+    #[error("this filter cannot be used: {0}")]
+    InvalidFilter(String),
+    /// A text that is no cursor of this list.
+    #[error("`{0}` is no place in this list: pass what the page before answered")]
+    InvalidCursor(String),
+    /// A name of who does something that cannot be kept.
+    #[error("`{0}` is no name: write 1 to 128 bytes without control characters")]
+    InvalidName(String),
+    /// A ceiling that is none.
+    #[error("{0} is no ceiling: take 1 or more; to stop a workflow, pause it")]
+    InvalidLimit(u32),
+    /// No living node has that name or id.
+    #[error("no living node is called `{0}`, nor has that id")]
+    UnknownNode(String),
+    /// Only a runnable or owned run can be held back.
+    #[error("run `{run}` is {status}: only a runnable or owned run can be parked")]
+    NotParkable {
+        /// Its id.
+        run: String,
+        /// What it is.
+        status: RunStatus,
+    },
+    /// More runs fit than the dry run has counted.
+    #[error("more than the {counted} runs that were counted fit by now: count again")]
+    BulkChanged {
+        /// How many were counted.
+        counted: u64,
+    },
+    /// The ends of runs carry numbers of another server's transactions: the database was restored from a dump.
+    #[error(
+        "the ends of runs were written on another server: run `update longhaul.outputs set finished_in = default` once, \
+         and follow them from the start"
+    )]
+    ForeignCursor,
     /// The run ended with an error.
     #[error("run `{run}` failed: {failure}")]
     RunFailed {
@@ -55,6 +103,14 @@ pub enum Error {
     /// Somebody else was quicker.
     #[error("the question of run `{0}` is answered already")]
     AlreadyAnswered(String),
+    /// The run never asked that.
+    #[error("run `{run}` has no question {question}: look at what it asks now")]
+    UnknownQuestion {
+        /// Its id.
+        run: String,
+        /// The number that was named.
+        question: i32,
+    },
     /// The time for an answer is over.
     #[error("the time to answer run `{0}` is over")]
     Expired(String),
@@ -123,13 +179,26 @@ impl Error {
             Self::RunId(_) => "invalid-run-id",
             Self::Value(_) => "invalid-value",
             Self::Canonical(_) => "not-canonical",
+            Self::Options(_) => "invalid-options",
             Self::DuplicateRun(_) => "duplicate-run",
             Self::UnknownRun(_) => "unknown-run",
             Self::Removed(_) => "removed",
+            Self::UnknownAccount(_) => "unknown-account",
+            Self::Budget(_) => "invalid-budget",
+            Self::UnknownWorkflow(_) => "unknown-workflow",
+            Self::InvalidFilter(_) => "invalid-filter",
+            Self::InvalidCursor(_) => "invalid-cursor",
+            Self::InvalidName(_) => "invalid-name",
+            Self::InvalidLimit(_) => "invalid-limit",
+            Self::UnknownNode(_) => "unknown-node",
+            Self::NotParkable { .. } => "not-parkable",
+            Self::BulkChanged { .. } => "bulk-changed",
+            Self::ForeignCursor => "foreign-cursor",
             Self::RunFailed { .. } => "run-failed",
             Self::NoOutput { .. } => "no-output",
             Self::NotWaiting(_) => "not-waiting",
             Self::AlreadyAnswered(_) => "already-answered",
+            Self::UnknownQuestion { .. } => "unknown-question",
             Self::Expired(_) => "expired",
             Self::RunOver { .. } => "run-terminal",
             Self::NotRetryable { .. } => "not-retryable",

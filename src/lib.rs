@@ -57,6 +57,10 @@
 //!
 //! - `node` (default): [`Node`] and the actors. Without it the crate enqueues, inspects and audits.
 //! - `anthropic` (default): [`provider::anthropic`], the adapter for Anthropic's Message Batches.
+//! - `openai` (default): [`provider::openai`], the adapter for OpenAI's Batch API.
+
+// What only a node uses is compiled all the same: one set of sources, with a wall before the actors.
+#![cfg_attr(not(feature = "node"), allow(dead_code, unused_imports))]
 
 pub mod domain;
 pub use domain::*;
@@ -66,11 +70,12 @@ pub mod run;
 pub use run::private as __private;
 pub use run::{Action, LedgerEvent, Snapshot, Stepper, StepperError};
 pub use run::{Answer, Ask, Carrying, Data, ModelRequest, Next, RecordError, Rehearsal, Reply, Result, Run, StepError};
-pub use run::{Asking, Branch, Collect, Fork, ForkEach, Joining, Push, Tool, ToolCall, ToolResult, ToolResultBlock};
+pub use run::{Asking, Branch, Collect, Fork, ForkEach, Joining, ModelCall, Push};
 pub use run::{Caller, InFlight, Manifest};
 pub use run::{Dynamic, DynamicAsking, DynamicBuilder, DynamicCarrying, DynamicFork, DynamicNext, DynamicRun};
 pub use run::{DynamicSuspend, DynamicWorkflow, InvalidWorkflow, StepOptions};
 pub use run::{Step, StepEntry, StepFuture, StepReturn, Steps, Suspend, ToolUse, TypedFlow, Usage, Workflow};
+pub use run::{Tool, ToolCall, ToolResult, ToolResultBlock};
 
 pub use longhaul_macros::{step, workflow};
 
@@ -91,11 +96,17 @@ pub mod store;
 pub mod testing;
 
 pub use check::{Check, CheckReport};
-pub use client::{Canceled, Client, Enqueued, Explanation, RunHandle};
+pub use client::{Budget, BudgetView, CostReport, Costs, CostsOf, Pausable, Pause, Period, Spender};
+pub use client::{Bulk, BulkAction, EventCursor, EventPage, Outcomes, Plan, WaitPage, WorkflowExplanation};
+pub use client::{
+    Canceled, Client, EnqueueOptions, Enqueued, Explanation, InvalidOptions, Question, RunHandle, doctor,
+};
+pub use client::{Cursor, Filter, Finished, FinishedPage, OutputCursor, Page};
 pub use config::{Config, InvalidConfig, Retention};
 pub use error::Error;
 pub use observe::Progress;
 pub use store::migrate;
+pub use store::{AccountView, CostLine, CostSums};
 #[cfg(feature = "node")]
 pub use {
     actors::board::Kind,
@@ -106,3 +117,18 @@ pub use {
 #[cfg(all(doctest, feature = "node", feature = "anthropic"))]
 #[doc = include_str!("../README.md")]
 struct Readme;
+
+/// The pages for users are compiled, too.
+#[cfg(all(doctest, feature = "node", feature = "anthropic"))]
+mod pages {
+    #[doc = include_str!("../docs/first-workflow.md")]
+    struct FirstWorkflow;
+    #[doc = include_str!("../docs/people.md")]
+    struct People;
+    #[doc = include_str!("../docs/tools.md")]
+    struct Tools;
+    #[doc = include_str!("../docs/forks.md")]
+    struct Forks;
+    #[doc = include_str!("../docs/operating.md")]
+    struct Operating;
+}

@@ -113,6 +113,7 @@ impl NodeBuilder {
             accounts: Accounts::default(),
             counters: Counters::default(),
             draining: AtomicBool::new(false),
+            leaving: watch::Sender::new(false),
             blocking: Arc::new(Semaphore::new(self.config.blocking_steps)),
             config: self.config,
         });
@@ -209,6 +210,20 @@ impl Node {
     /// How many runs it holds now.
     pub fn running(&self) -> usize {
         self.lives.borrow().running.load(Ordering::Relaxed)
+    }
+
+    /// Returns when an operator has asked this node to drain ([`Client::drain_node`]). It claims nothing from then on, and lets go of
+    /// what it runs at the next boundary of each; batches that are under way are looked after all the same. What is left to
+    /// the program is to end it:
+    ///
+    /// ```no_run
+    /// # async fn f(node: longhaul::Node) -> Result<(), longhaul::Error> {
+    /// node.drain_asked().await;
+    /// node.shutdown().await
+    /// # }
+    /// ```
+    pub async fn drain_asked(&self) {
+        let _ = self.shared.leaving.subscribe().wait_for(|leaving| *leaving).await;
     }
 
     /// The actors below it.

@@ -31,8 +31,10 @@ counters! {
     runs_claimed,
     /// Transitions committed.
     runs_advanced,
-    /// Runs that ended with an output.
+    /// Runs that ended with an output, branches among them.
     runs_completed,
+    /// Branches among them.
+    branches_completed,
     /// Runs that ended with an error.
     runs_failed,
     /// Runs that went on with an answer.

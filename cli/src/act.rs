@@ -1,15 +1,24 @@
-//! What an operator does to a run: `explain`, `answer`, `cancel`, `retry`.
+//! What an operator asks of a run, or answers it: `explain`, `answer`.
 
-use crate::args::{AnswerArgs, RunArgs};
+use crate::args::{AnswerArgs, ExplainArgs};
 use crate::error::{CliError, Exit};
 use crate::out;
-use longhaul::{Canceled, Client};
+use longhaul::Client;
 use serde_json::json;
 
 /// `longhaul explain`.
-pub(crate) async fn explain(args: &RunArgs, as_json: bool) -> Result<Exit, CliError> {
+pub(crate) async fn explain(args: &ExplainArgs, as_json: bool) -> Result<Exit, CliError> {
     let client = Client::connect(&args.database.database).await?;
-    let why = client.explain(&args.id).await?;
+    if let Some(workflow) = &args.what.workflow {
+        let why = client.explain_workflow(workflow).await?;
+        if as_json {
+            out::json(&why)?
+        } else {
+            out::text(&why.to_string())?
+        }
+        return Ok(Exit::Well);
+    }
+    let why = client.explain(args.what.id.as_deref().unwrap_or_default()).await?;
     if as_json {
         out::json(&why)?
     } else {
@@ -33,27 +42,11 @@ pub(crate) async fn answer(args: &AnswerArgs, as_json: bool) -> Result<Exit, Cli
     };
     // A word without quotes is meant as a text.
     let answer = serde_json::from_str(text).unwrap_or_else(|_| json!(text));
-    client.answer(id, &args.by, &answer).await?;
-    done(as_json, id, "answered", format!("run {id} has its answer\n"))
-}
-
-/// `longhaul cancel`.
-pub(crate) async fn cancel(args: &RunArgs, as_json: bool) -> Result<Exit, CliError> {
-    let client = Client::connect(&args.database.database).await?;
-    let id = &args.id;
-    match client.cancel(id).await? {
-        Canceled::Canceled(was) => done(as_json, id, "canceled", format!("run {id} is canceled; it was {was}\n")),
-        Canceled::AlreadyTerminal(status) => {
-            done(as_json, id, status.as_str(), format!("run {id} was over already: it is {status}\n"))
-        }
+    match args.question {
+        Some(question) => client.answer_question(id, question, &args.by, &answer).await?,
+        None => client.answer(id, &args.by, &answer).await?,
     }
-}
-
-/// `longhaul retry`.
-pub(crate) async fn retry(args: &RunArgs, as_json: bool) -> Result<Exit, CliError> {
-    let client = Client::connect(&args.database.database).await?;
-    let status = client.retry(&args.id).await?;
-    done(as_json, &args.id, status.as_str(), format!("run {} goes on: it is {status}\n", args.id))
+    done(as_json, id, "answered", format!("run {id} has its answer\n"))
 }
 
 fn done(as_json: bool, run: &str, status: &str, text: String) -> Result<Exit, CliError> {

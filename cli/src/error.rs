@@ -61,6 +61,8 @@ pub(crate) enum CliError {
     /// Nothing happened for too long.
     #[error("gave up: nothing has moved for {seconds} s while {what}")]
     Stalled { what: &'static str, seconds: u64 },
+    #[error("{0}")]
+    Usage(&'static str),
     #[error("interrupted")]
     Interrupted,
 }
@@ -84,6 +86,7 @@ impl CliError {
             Self::Io { .. } => "io",
             Self::WorkerEnded { .. } => "worker-ended",
             Self::Stalled { .. } => "stalled",
+            Self::Usage(_) => "usage",
             Self::Interrupted => "interrupted",
         }
     }
@@ -94,6 +97,8 @@ impl CliError {
             Self::Stalled { .. } => Exit::Finding,
             Self::Library(longhaul::Error::Store(_)) | Self::Plant(PlantError::Store(_)) => Exit::Unreachable,
             Self::Postgres(_) | Self::Provider(provider::Error::Bind { .. }) | Self::Adapter(_) => Exit::Unreachable,
+            Self::Library(error) if wrong_words(error) => Exit::Usage,
+            Self::Usage(_) => Exit::Usage,
             Self::Library(longhaul::Error::RunId(_) | longhaul::Error::Answer { .. })
             | Self::Plant(PlantError::Unknown(_)) => Exit::Usage,
             Self::Line { .. } | Self::File { .. } => Exit::Usage,
@@ -107,10 +112,27 @@ impl CliError {
 /// The run is not there, or not such that this can be done to it.
 fn nothing_to_do(error: &longhaul::Error) -> bool {
     use longhaul::Error::{AlreadyAnswered, Expired, NotRetryable, NotWaiting, RunOver, UnknownRun};
+    use longhaul::Error::{BulkChanged, NotParkable, UnknownNode, UnknownQuestion, UnknownWorkflow};
     matches!(
         error,
-        UnknownRun(_) | NotWaiting(_) | AlreadyAnswered(_) | Expired(_) | RunOver { .. } | NotRetryable { .. }
+        UnknownRun(_)
+            | NotWaiting(_)
+            | AlreadyAnswered(_)
+            | Expired(_)
+            | RunOver { .. }
+            | NotRetryable { .. }
+            | BulkChanged { .. }
+            | NotParkable { .. }
+            | UnknownNode(_)
+            | UnknownQuestion { .. }
+            | UnknownWorkflow(_)
     )
+}
+
+/// What was written on the command line cannot be meant.
+fn wrong_words(error: &longhaul::Error) -> bool {
+    use longhaul::Error::{InvalidCursor, InvalidFilter, InvalidLimit, InvalidName, Options};
+    matches!(error, InvalidCursor(_) | InvalidFilter(_) | InvalidLimit(_) | InvalidName(_) | Options(_))
 }
 
 impl From<StoreError> for CliError {

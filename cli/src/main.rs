@@ -9,17 +9,22 @@
 mod act;
 mod args;
 mod audit;
+mod bulk;
 mod check;
+mod control;
 mod demo;
+mod doctor;
 mod error;
 mod look;
 mod migrate;
+mod money;
 mod out;
 mod sandbox;
 mod signals;
+mod which;
 
 use args::{Cli, Command};
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 use error::{CliError, Exit};
 use std::io::IsTerminal;
 use std::process::ExitCode;
@@ -69,18 +74,40 @@ async fn dispatch(cli: Cli) -> Result<Exit, CliError> {
         Command::DemoWorker(args) => demo::worker::run(args).await,
         Command::Sandbox(args) => sandbox::run(args, json).await,
         Command::Migrate(database) => migrate::run(&database, json).await,
+        Command::Doctor(database) => doctor::run(&database, json).await,
         Command::Status(database) => look::status(&database, json).await,
         Command::Runs(args) => match args.command {
+            args::RunsCommand::List(args) => look::list(&args, json).await,
             args::RunsCommand::Show(args) => look::run(&args, json).await,
         },
         Command::Events(args) => look::events(&args, json).await,
         Command::Explain(args) => act::explain(&args, json).await,
         Command::Answer(args) => act::answer(&args, json).await,
-        Command::Cancel(args) => act::cancel(&args, json).await,
-        Command::Retry(args) => act::retry(&args, json).await,
+        Command::Questions(args) => look::questions(&args, json).await,
+        Command::Waits(args) => look::waits(&args, json).await,
+        Command::Cancel(args) => bulk::cancel(&args, json).await,
+        Command::Retry(args) => bulk::retry(&args, json).await,
+        Command::Park(args) => bulk::park(&args, json).await,
+        Command::Pause(args) => control::pause(&args, json).await,
+        Command::Resume(args) => control::resume(&args, json).await,
+        Command::Limit(args) => control::limit(&args, json).await,
+        Command::Drain(args) => control::drain(&args, json).await,
+        Command::Hold(args) => control::hold(&args, json).await,
+        Command::Unhold(args) => control::unhold(&args, json).await,
         Command::Batches(args) => look::batches(&args, json).await,
         Command::Nodes(database) => look::nodes(&database, json).await,
+        Command::Costs(args) => money::costs(args, json).await,
+        Command::Budget(args) => money::budget(args, json).await,
+        Command::Accounts(args) => money::accounts(args, json).await,
         Command::Audit(args) => audit::run(&args, json).await,
         Command::Check(args) => check::run(&args, json).await,
+        Command::Completions { shell } => completions(shell),
     }
+}
+
+fn completions(shell: clap_complete::Shell) -> Result<Exit, CliError> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "longhaul", &mut script);
+    out::text(&String::from_utf8_lossy(&script))?;
+    Ok(Exit::Well)
 }

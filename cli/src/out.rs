@@ -55,6 +55,17 @@ pub(crate) fn thousands(number: impl Into<i128>) -> String {
     if number < 0 { format!("-{text}") } else { text }
 }
 
+/// A length of time for people.
+pub(crate) fn time(ms: i64) -> String {
+    match ms {
+        ..1_000 => format!("{ms} ms"),
+        1_000..120_000 => format!("{} s", ms / 1_000),
+        120_000..7_200_000 => format!("{} min", ms / 60_000),
+        7_200_000..172_800_000 => format!("{} h", ms / 3_600_000),
+        _ => format!("{} days", ms / 86_400_000),
+    }
+}
+
 /// Nano-dollars as dollars, to a hundredth of a cent.
 pub(crate) fn dollars(nano_usd: i64) -> String {
     let rounded = (i128::from(nano_usd) + 50_000).div_euclid(100_000);

@@ -3,11 +3,18 @@
 use crate::args::SandboxArgs;
 use crate::error::{CliError, Exit};
 use crate::{out, signals};
-use longhaul_sandbox::provider::{Config, PaidLedger, Sandbox};
+use longhaul_sandbox::provider::{Config, Dialect, PaidLedger, Sandbox, Script};
 use serde_json::json;
 
 pub(crate) async fn run(args: SandboxArgs, as_json: bool) -> Result<Exit, CliError> {
-    let mut config = Config::default().port(args.port).processing(args.processing);
+    let (config, dialect) = match args.openai {
+        true => (Config::openai(), Dialect::OpenAi),
+        false => (Config::default(), Dialect::Anthropic),
+    };
+    let mut config = config.port(args.port).processing(args.processing);
+    if let Some(seed) = args.faults {
+        config = config.script(Script::all(dialect, seed));
+    }
     if let Some(ledger) = &args.ledger {
         config = config.ledger(ledger);
     }
@@ -19,6 +26,10 @@ pub(crate) async fn run(args: SandboxArgs, as_json: bool) -> Result<Exit, CliErr
         out::text(&format!("provider  {url}  (any key; Ctrl-C ends it)\nledger    {ledger}\n"))?;
     }
     signals::interrupted().await?;
+    if args.faults.is_some() {
+        let fired: usize = sandbox.control().faults().iter().map(|rule| rule.fired).sum();
+        eprintln!("faults: {fired} happened");
+    }
     let paid = PaidLedger::summary(&PaidLedger::read(sandbox.ledger_path())?);
     sandbox.stop().await;
     let cost = i64::try_from(paid.nano_usd_batch + paid.nano_usd_live).unwrap_or(i64::MAX);

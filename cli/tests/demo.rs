@@ -7,7 +7,7 @@ use std::io::Write;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-const KEYS: [&str; 18] = [
+const KEYS: [&str; 22] = [
     "runs",
     "completed",
     "failed",
@@ -26,6 +26,10 @@ const KEYS: [&str; 18] = [
     "nano_usd_batch",
     "nano_usd_live",
     "runs_per_worker",
+    "tool_calls",
+    "forks",
+    "human_answers",
+    "answered_by",
 ];
 
 fn longhaul(args: &[&str]) -> Command {
@@ -65,16 +69,21 @@ fn a_demo_completes_every_run_though_a_worker_is_killed() {
     assert_eq!(keys, expected);
     let figure = |key: &str| figures[key].as_i64().unwrap_or_else(|| panic!("{key} in {figures}"));
     assert_eq!((figure("runs"), figure("completed"), figure("failed")), (12, 12, 0));
-    assert!(figure("items") >= 24, "{figures}");
-    assert!((2..=16).contains(&figure("batches")), "{figures}");
+    assert!(figure("items") >= 5 * 12, "{figures}");
+    assert!((5..=16).contains(&figure("batches")), "{figures}");
+    assert!(figure("tool_calls") >= 12, "{figures}");
+    assert_eq!(figure("forks"), 12, "{figures}");
+    // The first and the fifth text are of unclear tone.
+    assert_eq!((figure("human_answers"), &figures["answered_by"]), (2, &serde_json::json!({"script": 2})), "{figures}");
     for at_least_one in ["ambiguous_creates", "adopted", "takeovers", "nano_usd_batch"] {
         assert!(figure(at_least_one) >= 1, "{at_least_one} in {figures}");
     }
     for none in ["live_items", "nano_usd_live", "items_paid_twice", "audit_violations"] {
         assert_eq!(figure(none), 0, "{none} in {figures}");
     }
-    // Enqueued, three steps started and completed, two calls asked, answered and applied, completed; told as sent, mostly.
-    assert!(figure("events") >= 12 * 15, "{figures}");
+    // Of each run and its two branches: enqueued and completed, a start and an end of ten steps, five calls asked, answered and
+    // applied, a tool used, a fork opened and joined.
+    assert!(figure("events") >= 12 * (3 * 2 + 10 * 2 + 5 * 3 + 1 + 2), "{figures}");
     let by_worker = figures["runs_per_worker"].as_object().unwrap();
     assert_eq!(by_worker.keys().collect::<Vec<_>>(), ["worker-1", "worker-2"]);
     assert!(by_worker.values().all(|runs| runs.as_u64().unwrap() > 0), "{figures}");
@@ -90,6 +99,30 @@ fn a_single_run_survives_too_and_the_report_is_for_people() {
     for expected in ["What happened", "worker-1 killed with SIGKILL: it held no run", "Figures", "1790", "themes: "] {
         assert!(report.contains(expected), "{expected} in {report}");
     }
+    assert!(report.contains("answered by a script"), "{report}");
+    assert!(report.lines().count() <= 50, "more than a screen: {report}");
+}
+
+#[test]
+fn whoever_sits_at_the_terminal_is_asked_and_after_them_the_script() {
+    let mut demo = longhaul(&["demo", "--json", "--ask", "--runs", "5", "--processing", "100ms"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // One line for two questions.
+    demo.stdin.take().unwrap().write_all(b"Grave\n").unwrap();
+    let output = demo.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let figures = json(&output);
+    assert_eq!(figures["human_answers"], 2);
+    assert_eq!(figures["answered_by"], serde_json::json!({"script": 1, "terminal": 1}));
+    let told = stderr(&output);
+    assert!(
+        told.contains("What is the tone of this address?") && told.contains("a script answers from here on"),
+        "{told}"
+    );
 }
 
 #[test]

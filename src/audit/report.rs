@@ -54,6 +54,8 @@ checks! {
     FencesAndLeases = "fences-and-leases",
     /// A fork has the branches that it opened, and each of them is a run that knows whose branch it is.
     JoinsAgree = "joins-agree",
+    /// As many runs are counted of each status as there are.
+    CountsAgree = "counts-agree",
     /// A run has its input, a wait its request, and no body is without its run.
     BodiesPresent = "bodies-present",
 }

@@ -25,6 +25,12 @@ impl Page {
 }
 
 pub(super) async fn check(reader: &mut Reader, limits: Limits, report: &mut Report) -> Result<(), StoreError> {
+    let mut snapshot = reader.snapshot().await?;
+    for (workflow, status, counted, there) in snapshot.miscounts().await? {
+        let detail = format!("has {there} runs that are {}, but {counted} are counted", RunStatus::decode(status));
+        report.add(Check::CountsAgree, || format!("workflow version {workflow}"), detail);
+    }
+    snapshot.end().await?;
     let mut after = i64::MIN;
     loop {
         let mut snapshot = reader.snapshot().await?;

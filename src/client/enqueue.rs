@@ -1,13 +1,15 @@
-//! Enqueueing: idempotent by run id and a digest of workflow name and input.
+//! Enqueueing: idempotent by run id and a digest of workflow name and input. One run, many, or one inside a transaction of the
+//! caller's; from programs without this crate, by the SQL function `longhaul.enqueue`.
 
 use super::Client;
 use super::handle::RunHandle;
+use super::options::EnqueueOptions;
 use crate::domain::canonical::digest;
 use crate::domain::limits::INPUT_BYTES;
 use crate::domain::{JsonText, RunId, RunKey, RunStatus};
 use crate::error::Error;
 use crate::run::{Dynamic, Manifest, Step, Workflow};
-use crate::store::{Hint, Made, NewRun, Registrar};
+use crate::store::{Hint, Made, NewRun, PgConnection, Registrar};
 use serde::Serialize;
 use std::borrow::Cow;
 use std::sync::PoisonError;
@@ -37,8 +39,21 @@ impl Client {
         run_id: impl Into<String>,
         input: W::Input,
     ) -> Result<RunHandle<W>, Error> {
+        self.enqueue_with(run_id, input, EnqueueOptions::new()).await
+    }
+
+    /// Enqueues one run with tags and metadata.
+    ///
+    /// # Errors
+    /// As [`Client::enqueue`], and [`Error::Options`].
+    pub async fn enqueue_with<W: Workflow>(
+        &self,
+        run_id: impl Into<String>,
+        input: W::Input,
+        options: EnqueueOptions,
+    ) -> Result<RunHandle<W>, Error> {
         let run_id = run_id.into();
-        let mut answers = self.enqueue_many::<W>(vec![(run_id.clone(), input)]).await?;
+        let mut answers = self.enqueue_many_with::<W>(vec![(run_id.clone(), input, options)]).await?;
         let (key, _) = answers.pop().unwrap_or(Err(Error::UnknownRun(run_id.clone())))?;
         Ok(RunHandle::new(self.clone(), key, RunId::new(run_id)?))
     }
@@ -64,7 +79,14 @@ impl Client {
         input: &T,
     ) -> Result<RunHandle<Dynamic>, Error> {
         let workflow = self.store().register_workflow(manifest, Registrar::Client).await?.key;
-        let run = new_run(workflow, &manifest.workflow, manifest.entry.clone(), run_id.into(), input)?;
+        let run = new_run(
+            workflow,
+            &manifest.workflow,
+            manifest.entry.clone(),
+            run_id.into(),
+            input,
+            EnqueueOptions::default(),
+        )?;
         let run_id = RunId::new(run.run_id.clone())?;
         let mut answers = vec![Err(Error::UnknownRun(run.run_id.clone()))];
         if self.write(&[run], &[0], &mut answers).await? {
@@ -83,13 +105,25 @@ impl Client {
         &self,
         runs: Vec<(String, W::Input)>,
     ) -> Result<Vec<Result<(RunKey, Enqueued), Error>>, Error> {
+        let plain = |(run_id, input)| (run_id, input, EnqueueOptions::new());
+        self.enqueue_many_with::<W>(runs.into_iter().map(plain).collect()).await
+    }
+
+    /// Enqueues many runs, each with tags and metadata of its own.
+    ///
+    /// # Errors
+    /// As [`Client::enqueue_many`].
+    pub async fn enqueue_many_with<W: Workflow>(
+        &self,
+        runs: Vec<(String, W::Input, EnqueueOptions)>,
+    ) -> Result<Vec<Result<(RunKey, Enqueued), Error>>, Error> {
         let workflow = self.workflow::<W>().await?;
         let mut answers: Vec<Result<(RunKey, Enqueued), Error>> = Vec::with_capacity(runs.len());
         let (mut chunk, mut places, mut bytes) = (Vec::new(), Vec::new(), 0);
         let mut made_any = false;
         let total = runs.len();
-        for (place, (run_id, input)) in runs.into_iter().enumerate() {
-            match checked::<W>(workflow, run_id, &input) {
+        for (place, (run_id, input, options)) in runs.into_iter().enumerate() {
+            match checked::<W>(workflow, run_id, &input, options) {
                 Ok(run) => {
                     bytes += run.input.as_str().len();
                     answers.push(Err(Error::UnknownRun(run.run_id.clone())));
@@ -109,6 +143,49 @@ impl Client {
             let _ = self.store().nudge(Hint::Runs).await;
         }
         Ok(answers)
+    }
+
+    /// Enqueues one run inside a transaction of the caller's: it is made if and when that commits, together with what else the
+    /// transaction writes. Nobody is notified: nodes find the run at their next look, or at once when the caller calls
+    /// [`Client::nudge`] after the COMMIT. No handle is answered, since there is no run yet.
+    ///
+    /// ```no_run
+    /// # use longhaul::{Client, EnqueueOptions, Workflow};
+    /// # use sqlx::Connection;
+    /// # async fn f<W: Workflow<Input = String>>(client: Client) -> Result<(), Box<dyn std::error::Error>> {
+    /// let mut conn = sqlx::PgConnection::connect("postgres://localhost/app").await?;
+    /// let mut tx = conn.begin().await?;
+    /// sqlx::query("insert into orders (id) values (7)").execute(&mut *tx).await?;
+    /// client.enqueue_in::<W>(&mut tx, "order-7", "..".into(), EnqueueOptions::new()).await?;
+    /// tx.commit().await?;
+    /// client.nudge().await?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Client::enqueue_with`]. After [`Error::Store`] the transaction is of no use any more; after any other error
+    /// nothing was written and it can go on. An error that asks to try again means the transaction: begin a new one.
+    pub async fn enqueue_in<W: Workflow>(
+        &self,
+        transaction: &mut PgConnection,
+        run_id: impl Into<String>,
+        input: W::Input,
+        options: EnqueueOptions,
+    ) -> Result<Enqueued, Error> {
+        let run = checked::<W>(self.workflow::<W>().await?, run_id.into(), &input, options)?;
+        match self.store().enqueue_in(transaction, &run).await? {
+            Made::Created(_) => Ok(Enqueued::Created),
+            Made::Existing(_, status) => Ok(Enqueued::Existing(status)),
+            Made::Duplicate => Err(Error::DuplicateRun(run.run_id)),
+        }
+    }
+
+    /// Tells the nodes to look for runs now. Only a hint that saves them the wait until their next look.
+    ///
+    /// # Errors
+    /// [`Error::Store`].
+    pub async fn nudge(&self) -> Result<(), Error> {
+        Ok(self.store().nudge(Hint::Runs).await?)
     }
 
     /// The key of the workflow's version; asked of the database once.
@@ -158,8 +235,13 @@ impl Client {
     }
 }
 
-fn checked<W: Workflow>(workflow: i32, run_id: String, input: &W::Input) -> Result<NewRun, Error> {
-    new_run(workflow, W::NAME, W::Entry::NAME.into(), run_id, input)
+fn checked<W: Workflow>(
+    workflow: i32,
+    run_id: String,
+    input: &W::Input,
+    options: EnqueueOptions,
+) -> Result<NewRun, Error> {
+    new_run(workflow, W::NAME, W::Entry::NAME.into(), run_id, input, options)
 }
 
 fn new_run<T: Serialize + ?Sized>(
@@ -168,9 +250,11 @@ fn new_run<T: Serialize + ?Sized>(
     entry: Cow<'static, str>,
     run_id: String,
     input: &T,
+    options: EnqueueOptions,
 ) -> Result<NewRun, Error> {
     let run_id = RunId::new(run_id)?;
     let input = JsonText::of(input, "the input", INPUT_BYTES)?;
     let digest = digest(name, &input)?;
-    Ok(NewRun { run_id: run_id.as_str().to_owned(), workflow, entry, input, digest })
+    let (tags, metadata) = options.check()?;
+    Ok(NewRun { run_id: run_id.as_str().to_owned(), workflow, entry, input, digest, tags, metadata })
 }

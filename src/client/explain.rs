@@ -3,7 +3,7 @@
 use super::Client;
 use crate::domain::{BatchStatus, RunStatus, WaitKind, WaitStatus};
 use crate::error::Error;
-use crate::store::{Batch, Call, Facts, Owner, Wait};
+use crate::store::{Batch, Call, Facts, HeldBy, Owner, Paused, Wait};
 use std::fmt;
 
 /// What a run is doing, why it does not go on, and what would make it: for an operator at night.
@@ -69,19 +69,26 @@ fn explain(facts: &Facts) -> Explanation {
     Explanation { run: facts.run_id.clone(), status, because: said.because, moves: said.moves }
 }
 
+/// Sentences, as they are found.
 #[derive(Default)]
-struct Said {
-    because: Vec<String>,
-    moves: Vec<String>,
+pub(super) struct Said {
+    pub(super) because: Vec<String>,
+    pub(super) moves: Vec<String>,
 }
 
 impl Said {
-    fn because(&mut self, sentence: String) {
+    pub(super) fn because(&mut self, sentence: String) {
         self.because.push(sentence);
     }
 
-    fn moves(&mut self, sentence: String) {
-        self.moves.push(sentence);
+    pub(super) fn moves(&mut self, sentence: String) {
+        if !self.moves.contains(&sentence) {
+            self.moves.push(sentence);
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.because.is_empty()
     }
 }
 
@@ -92,6 +99,16 @@ fn runnable(facts: &Facts, said: &mut Said) {
     if let Some(wait) = facts.ready_in_ms.filter(|ms| *ms > 0) {
         said.because(format!("it is not due yet: in {}", time(wait)));
         said.moves("time".into());
+        return;
+    }
+    if let Some(Paused { ago_ms, by, reason }) = &facts.paused {
+        said.because(format!("its workflow was paused by {by} {} ago: {reason}", time(*ago_ms)));
+        said.moves(format!("`longhaul resume {}`", facts.workflow));
+        return;
+    }
+    if let Some((running, most)) = facts.ceiling.filter(|(running, most)| running >= &i64::from(*most)) {
+        said.because(format!("its workflow has reached its ceiling: {running} of {most} runs are being worked on"));
+        said.moves(format!("one of them ending or waiting; a higher ceiling: `longhaul limit {} N`", facts.workflow));
         return;
     }
     match (facts.nodes, facts.able) {
@@ -180,7 +197,15 @@ fn model(facts: &Facts, wait: &Wait, said: &mut Said) {
     let provider = wait.provider.as_deref().unwrap_or("?");
     if let Some(why) = &wait.parked {
         said.because(format!("nothing is sent: {why}"));
-        said.moves("mend that, and start a node anew".into());
+        said.moves("mend that, and `longhaul accounts resume`; or start a node anew".into());
+    }
+    if let Some(paused) = &wait.paused {
+        said.because(format!("nothing is sent while this is paused: {paused}"));
+        said.moves("`longhaul accounts resume`, or `Client::resume`".into());
+    }
+    if let Some(held) = &wait.held {
+        over_budget(held, said);
+        return;
     }
     if wait.errors > 0 {
         said.because(format!("the provider has failed it {} times so far", wait.errors));
@@ -242,12 +267,57 @@ fn live(provider: &str, call: &Call, wait: &Wait, said: &mut Said) {
     said.moves(format!("a node with provider `{provider}` making another live call"));
 }
 
+/// A request waits for money.
+fn over_budget(held: &HeldBy, said: &mut Said) {
+    let HeldBy { kind, period, subject, limit, spent, in_flight, estimate, ends_in_ms } = held;
+    let whom = match kind {
+        1 => "account",
+        2 => "workflow",
+        _ => "run",
+    };
+    let per = match period {
+        1 => " for today",
+        2 => " for this month",
+        _ => "",
+    };
+    let Some(limit) = limit else {
+        said.because(format!("it was held by a budget of {whom} `{subject}`, which is none any more"));
+        said.moves("the next look of its sender, within its poll interval".into());
+        return;
+    };
+    said.because(format!(
+        "held: budget of {whom} `{subject}`{per}: {} of {} dollars spent, {} in flight",
+        dollars(*spent),
+        dollars(*limit),
+        dollars(*in_flight)
+    ));
+    said.because(match estimate {
+        Some(estimate) => format!("this request may cost up to {} dollars", dollars(*estimate)),
+        None => "what this request costs is not known".into(),
+    });
+    if *in_flight > 0 {
+        said.moves("a batch being settled that comes to cost less than was reserved".into());
+    }
+    said.moves("`longhaul budget set` with a higher limit, or `Client::set_budget`".into());
+    if let Some(ms) = ends_in_ms {
+        said.moves(format!("time: the budget is renewed in {}", time((*ms).max(0))));
+    }
+}
+
+/// Nano-dollars as dollars, exactly, with two decimals at least.
+pub(super) fn dollars(nano_usd: i64) -> String {
+    let (sign, all) = (if nano_usd < 0 { "-" } else { "" }, nano_usd.unsigned_abs());
+    let decimals = format!("{:09}", all % 1_000_000_000);
+    let kept = decimals.trim_end_matches('0').len().max(2);
+    format!("{sign}{}.{}", all / 1_000_000_000, &decimals[..kept])
+}
+
 fn ended(facts: &Facts) -> String {
     format!("over since {}", time(facts.finished_ago_ms.unwrap_or(0)))
 }
 
 /// A length of time for people.
-fn time(ms: i64) -> String {
+pub(super) fn time(ms: i64) -> String {
     match ms {
         ..1_000 => format!("{ms} ms"),
         1_000..120_000 => format!("{} s", ms / 1_000),
@@ -280,6 +350,8 @@ mod tests {
             nodes: 2,
             able: 1,
             versions: vec![],
+            paused: None,
+            ceiling: None,
             branches: 2,
             a_branch: Some("~1.2.0".into()),
             error: None,
@@ -300,6 +372,8 @@ mod tests {
             parked: Some("402".into()),
             deadline_in_ms: None,
             call: None,
+            paused: None,
+            held: None,
         }
     }
 
@@ -320,6 +394,11 @@ mod tests {
         says(&Facts { able: 0, ..facts(RunStatus::Runnable) }, &["none of the 2 living nodes has this version"]);
         let others = Facts { able: 0, versions: vec![2, 3], ..facts(RunStatus::Runnable) };
         says(&others, &["they have 2 and 3", "takes it over"]);
+        let paused = Paused { ago_ms: 60_000, by: "ann".into(), reason: "bad prompt".into() };
+        let facts_paused = Facts { paused: Some(paused), ..facts(RunStatus::Runnable) };
+        says(&facts_paused, &["paused by ann 60 s ago: bad prompt", "`longhaul resume w`"]);
+        says(&Facts { ceiling: Some((3, 3)), ..facts(RunStatus::Runnable) }, &["3 of 3 runs", "`longhaul limit w N`"]);
+        says(&Facts { ceiling: Some((2, 3)), ..facts(RunStatus::Runnable) }, &["may claim it"]);
         says(&facts(RunStatus::Runnable), &["1 of 2 living nodes may claim it"]);
     }
 
@@ -374,6 +453,35 @@ mod tests {
         says(&with(BatchStatus::Submitted), &["batch 9 of 64 requests", "msgbatch_1", "60 min ago", "a note", "402"]);
         says(&with(BatchStatus::Ambiguous), &["only after the quarantine"]);
         says(&with(BatchStatus::Sending), &["its sender"]);
+    }
+
+    #[test]
+    fn a_request_that_waits_for_money_says_how_much() {
+        let held = HeldBy {
+            kind: 2,
+            period: 1,
+            subject: "titles".into(),
+            limit: Some(1_000_000_000),
+            spent: 1_200_000_000,
+            in_flight: 300_000_001,
+            estimate: Some(50),
+            ends_in_ms: Some(7_200_000),
+        };
+        let with = |held, paused: Option<String>| {
+            let wait = Wait { parked: None, paused, held, ..wait(WaitKind::Model) };
+            Facts { wait: Some(wait), ..facts(RunStatus::Waiting) }
+        };
+        says(
+            &with(Some(held.clone()), None),
+            &[
+                "held: budget of workflow `titles` for today: 1.20 of 1.00 dollars spent, 0.300000001 in flight",
+                "up to 0.00000005 dollars",
+                "`longhaul budget set`",
+                "renewed in 2 h",
+            ],
+        );
+        says(&with(Some(HeldBy { limit: None, ..held }), None), &["none any more"]);
+        says(&with(None, Some("provider `claude` by ada: audit".into())), &["by ada: audit", "accounts resume"]);
     }
 
     #[test]

@@ -52,24 +52,34 @@ impl<W: Workflow> RunHandle<W> {
     pub async fn output(&self) -> Result<W::Output, Error> {
         let mut pause = FIRST_PAUSE;
         loop {
-            let outcome = self.client.store().outcome(self.key).await?;
-            let outcome = outcome.ok_or_else(|| Error::UnknownRun(self.id.to_string()))?;
-            let run = || self.id.to_string();
-            let unfit = |why: serde_json::Error| Error::Output { run: run(), why: why.to_string() };
-            match (outcome.status, outcome.body, outcome.error) {
-                (RunStatus::Completed, Some(body), _) => return JsonText::stored(body).read().map_err(unfit),
-                (RunStatus::Failed, _, Some(error)) => {
-                    let failure: Failure = serde_json::from_str(&error).map_err(unfit)?;
-                    return Err(Error::RunFailed { run: run(), failure });
-                }
-                (status, ..) if status.is_terminal() => {
-                    let removed = self.view().await?.removed_at.is_some();
-                    return Err(if removed { Error::Removed(run()) } else { Error::NoOutput { run: run(), status } });
-                }
-                _ => {}
+            if let Some(output) = self.try_output().await? {
+                return Ok(output);
             }
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(LAST_PAUSE);
+        }
+    }
+
+    /// Its output, without waiting: `None` as long as it is not over.
+    ///
+    /// # Errors
+    /// As [`RunHandle::output`].
+    pub async fn try_output(&self) -> Result<Option<W::Output>, Error> {
+        let outcome = self.client.store().outcome(self.key).await?;
+        let outcome = outcome.ok_or_else(|| Error::UnknownRun(self.id.to_string()))?;
+        let run = || self.id.to_string();
+        let unfit = |why: serde_json::Error| Error::Output { run: run(), why: why.to_string() };
+        match (outcome.status, outcome.body, outcome.error) {
+            (RunStatus::Completed, Some(body), _) => JsonText::stored(body).read().map(Some).map_err(unfit),
+            (RunStatus::Failed, _, Some(error)) => {
+                let failure: Failure = serde_json::from_str(&error).map_err(unfit)?;
+                Err(Error::RunFailed { run: run(), failure })
+            }
+            (status, ..) if status.is_terminal() => {
+                let removed = self.view().await?.removed_at.is_some();
+                Err(if removed { Error::Removed(run()) } else { Error::NoOutput { run: run(), status } })
+            }
+            _ => Ok(None),
         }
     }
 }

@@ -3,20 +3,39 @@
 //! Deliberately absent: actors. A client never owns a run; what it changes goes through the store's named statements.
 
 mod answer;
+mod bulk;
+mod doctor;
 mod enqueue;
 mod explain;
+mod explain_workflow;
 mod handle;
 mod keep;
+mod list;
+mod money;
+mod operate;
+mod options;
+mod outputs;
+mod questions;
+mod tree;
 
 pub use answer::Canceled;
+pub use bulk::{Bulk, BulkAction, Outcomes, Plan};
+pub use doctor::{Diagnosis, HealthCheck, Level, doctor};
 pub use enqueue::Enqueued;
 pub use explain::Explanation;
+pub use explain_workflow::WorkflowExplanation;
 pub use handle::RunHandle;
+pub use list::{Cursor, Filter, Page};
+pub use money::{Budget, BudgetView, CostReport, Costs, CostsOf, Pausable, Pause, Period, Spender};
+pub use options::{EnqueueOptions, InvalidOptions};
+pub use outputs::{Finished, FinishedPage, OutputCursor};
+pub use questions::Question;
+pub use tree::{EventCursor, EventPage, WaitPage};
 
 use crate::domain::{EventType, RunId};
 use crate::error::Error;
 use crate::run::Workflow;
-use crate::store::{BatchTotals, BatchView, Counts, Database, EventView, LiveTotals, RunView, Store};
+use crate::store::{BatchTotals, BatchView, Counts, Database, EventView, LiveTotals, NodeView, RunView, Store};
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -110,12 +129,29 @@ impl Client {
         Ok(RunHandle::new(self.clone(), view.key, RunId::new(view.run_id)?))
     }
 
-    /// How many runs there are of each status. Reads the whole table of runs.
+    /// How many runs there are of each status, branches included. Nothing is scanned for it, whatever their number.
     ///
     /// # Errors
     /// [`Error::Store`].
     pub async fn counts(&self) -> Result<Counts, Error> {
-        Ok(self.store.counts().await?)
+        Ok(self.store.counts(false, None).await?)
+    }
+
+    /// As [`counts`](Self::counts), but only of runs that were enqueued: their branches are not counted.
+    ///
+    /// # Errors
+    /// [`Error::Store`].
+    pub async fn counts_enqueued(&self) -> Result<Counts, Error> {
+        Ok(self.store.counts(true, None).await?)
+    }
+
+    /// As [`counts`](Self::counts), but only of a workflow, in all its versions.
+    ///
+    /// # Errors
+    /// [`Error::UnknownWorkflow`].
+    pub async fn counts_of(&self, workflow: &str) -> Result<Counts, Error> {
+        let versions = self.versions(workflow).await?;
+        Ok(self.store.counts(false, Some(&versions)).await?)
     }
 
     /// The latest batches, the newest first.
@@ -150,11 +186,11 @@ impl Client {
         Ok(self.store.events_of(kind).await?)
     }
 
-    /// The living nodes: id, name and how many runs each holds.
+    /// The living nodes, and how many runs each holds.
     ///
     /// # Errors
     /// [`Error::Store`].
-    pub async fn nodes(&self) -> Result<Vec<(uuid::Uuid, String, i64)>, Error> {
-        Ok(self.store.held_by_node().await?)
+    pub async fn nodes(&self) -> Result<Vec<NodeView>, Error> {
+        Ok(self.store.living().await?)
     }
 }

@@ -2,6 +2,12 @@
 
 /// Longest run id, in bytes.
 pub const RUN_ID_BYTES: usize = 200;
+/// Most tags of a run.
+pub const TAGS: usize = 16;
+/// Longest tag, in bytes.
+pub const TAG_BYTES: usize = 64;
+/// Largest metadata of a run, in bytes of JSON.
+pub const METADATA_BYTES: usize = 4 << 10;
 /// Largest input of a run, in bytes of JSON.
 pub const INPUT_BYTES: usize = 8 << 20;
 /// Largest state of a run, in bytes of JSON.

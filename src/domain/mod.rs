@@ -18,7 +18,7 @@ pub use event::{Cause, EventType, NewEvent};
 pub use failure::{Failure, FailureCode};
 pub use ids::{CustomId, EventId, Fence, IntentId, InvalidRunId, NodeId, Ordinal, RunId, RunKey, WaitKey};
 pub use json::{InvalidJson, JsonText};
-pub use retry::{Backoff, StepPolicy};
+pub use retry::{Backoff, ModelRetry, StepPolicy};
 pub use status::{BatchStatus, ItemStatus, RunStatus, WaitKind, WaitStatus};
 pub use transition::WhenLost;
 pub use transition::{

@@ -27,6 +27,33 @@ impl Backoff {
     }
 }
 
+/// How often and when a provider is asked again after an error that may pass (overloaded, a 500). What the provider did not work on
+/// (expired, canceled) goes out again without counting, up to 20 times; a request that it refuses fails its run at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct ModelRetry {
+    /// How often it is asked, counting the first time, before the run fails: 1 to 1,000.
+    pub attempts: u32,
+    /// How long to wait before the second attempt, at most an hour; each failure doubles it, up to an hour, and up to a quarter is
+    /// taken off at random.
+    pub backoff: Duration,
+}
+
+impl ModelRetry {
+    /// The most attempts.
+    pub const MOST_ATTEMPTS: u32 = 1_000;
+    /// The longest first delay.
+    pub const LONGEST_BACKOFF: Duration = Duration::from_secs(3_600);
+
+    /// What is wrong with it.
+    pub(crate) fn wrong(&self) -> Option<String> {
+        if !(1..=Self::MOST_ATTEMPTS).contains(&self.attempts) {
+            return Some(format!("a request is tried 1 to {} times, not {}", Self::MOST_ATTEMPTS, self.attempts));
+        }
+        let too_long = self.backoff > Self::LONGEST_BACKOFF;
+        too_long.then(|| format!("the backoff of a request is at most an hour, not {:?}", self.backoff))
+    }
+}
+
 /// What `#[step(..)]` declares about the running of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StepPolicy {

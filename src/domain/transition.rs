@@ -4,6 +4,7 @@ use super::event::NewEvent;
 use super::failure::Failure;
 use super::ids::{Fence, Ordinal, RunKey};
 use super::json::JsonText;
+use super::retry::ModelRetry;
 use super::status::WaitKind;
 use chrono::{DateTime, Utc};
 use std::time::Duration;
@@ -48,6 +49,9 @@ pub struct NewWait {
     /// Of model waits: when it goes live, if ever.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub live: Option<Box<LiveCall>>,
+    /// How its errors are tried again; `None` is the node's setting. Of model waits only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry: Option<ModelRetry>,
 }
 
 /// A request to a model that is not left to a batch for ever.
@@ -75,8 +79,15 @@ pub enum WhenLost {
 impl NewWait {
     /// A request to a model.
     pub fn model(provider: impl Into<String>, request: JsonText) -> Self {
-        let (kind, provider) = (WaitKind::Model, Some(provider.into()));
-        Self { kind, provider, request, due: None, otherwise: None, live: None }
+        Self {
+            kind: WaitKind::Model,
+            provider: Some(provider.into()),
+            request,
+            due: None,
+            otherwise: None,
+            live: None,
+            retry: None,
+        }
     }
 }
 

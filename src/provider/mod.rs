@@ -6,13 +6,17 @@
 
 #[cfg(feature = "anthropic")]
 pub mod anthropic;
+#[cfg(any(feature = "anthropic", feature = "openai"))]
+mod http;
 mod line;
 mod money;
+#[cfg(feature = "openai")]
+pub mod openai;
 mod port;
 
 pub use line::{Line, LineOutcome, Usage};
 pub use money::{Price, PriceTable};
 pub use port::{
     BatchProvider, BatchState, Body, Called, Capabilities, Identity, Listed, ListedBatch, LiveReply, Polled,
-    ProviderError, Refusal, RefusedCreate, Results, Sent,
+    ProviderError, Refusal, RefusedBatch, RefusedCreate, Results, Sent,
 };

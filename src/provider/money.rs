@@ -40,6 +40,11 @@ impl PriceTable {
         Self { as_of: "2026-10", prices: prices.into_iter().map(|(name, price)| (name.to_owned(), price)).collect() }
     }
 
+    /// No prices: to be filled by [`with`](Self::with).
+    pub fn empty(as_of: &'static str) -> Self {
+        Self { as_of, prices: BTreeMap::new() }
+    }
+
     /// Sets or replaces the price of a model.
     pub fn with(mut self, model: impl Into<String>, price: Price) -> Self {
         self.prices.insert(model.into(), price);
@@ -66,6 +71,16 @@ impl PriceTable {
             + i128::from(usage.cache_read_tokens) * 2;
         let total = of_input * input + i128::from(usage.output_tokens) * 20 * output;
         i64::try_from((total + parts - 1).div_euclid(parts)).ok()
+    }
+}
+
+impl PriceTable {
+    /// What a request of so many bytes that may write so many tokens costs in a batch at most, in nano-dollars: a token for every
+    /// three bytes, all of them written into the prompt cache, and as many written as it may. Text of unusual kinds has more tokens
+    /// than that, a request with tools of the provider's own may cost more, and most requests cost much less.
+    pub fn most(&self, model: &str, bytes: usize, max_tokens: i64) -> Option<i64> {
+        let cache_write_tokens = i64::try_from(bytes.div_ceil(3)).ok()?;
+        self.batch_cost(model, &Usage { output_tokens: max_tokens.max(0), cache_write_tokens, ..Usage::default() })
     }
 }
 

@@ -1,7 +1,7 @@
 //! The port: what the engine asks of a batch API.
 
 use super::line::{Line, Usage};
-use crate::domain::{CustomId, InvalidJson, JsonText};
+use crate::domain::{CustomId, IntentId, InvalidJson, JsonText};
 use bytes::Bytes;
 use chrono::{DateTime, Utc};
 use futures::future::BoxFuture;
@@ -20,6 +20,10 @@ pub struct Capabilities {
     /// Whether a batch can be found again for certain by something we put on it. If not, it is found by time and count and
     /// proved by its results.
     pub certain_adoption: bool,
+    /// Whether a batch takes requests of one kind only, as [`BatchProvider::group`] tells them apart.
+    pub grouped: bool,
+    /// Whether a batch that was created may be refused as a whole afterwards.
+    pub late_refusals: bool,
 }
 
 /// Who a provider says we are.
@@ -37,6 +41,10 @@ pub struct Identity {
 
 /// The body of a create call: its exact length, and its bytes as they are read from the database.
 pub struct Body {
+    /// What the batch is known by to us: on it, if the provider keeps such a thing.
+    pub intent: IntentId,
+    /// The group of its requests; empty where they are not told apart.
+    pub group: String,
     /// In bytes.
     pub length: u64,
     /// The bytes, in order.
@@ -78,6 +86,19 @@ pub enum Refusal {
     Size,
     /// One of the requests, which makes the whole body unacceptable; which one, if the provider says.
     Request(Option<i32>),
+    /// What all of its requests have in common, such as a model that the provider does not have.
+    Every,
+}
+
+/// A batch that was created, and is not worked on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RefusedBatch {
+    /// For people.
+    pub why: String,
+    /// What it is about.
+    pub because: Refusal,
+    /// The requests that the provider names, by their place in the body.
+    pub items: Vec<i32>,
 }
 
 /// What is known after a live call.
@@ -147,6 +168,8 @@ pub struct ListedBatch {
     pub created_at: Option<DateTime<Utc>>,
     /// How many requests it has, if the listing tells.
     pub requests: Option<i64>,
+    /// What we put on it, if it is ours and the provider keeps such a thing.
+    pub intent: Option<IntentId>,
 }
 
 /// One page of a listing, newest first.
@@ -165,6 +188,8 @@ pub enum BatchState {
     InProgress,
     /// Done: results can be read.
     Ended,
+    /// Refused as a whole: nothing was worked on, or paid.
+    Refused(RefusedBatch),
     /// A word that this version does not know; taken as not done.
     Unknown(String),
 }
@@ -178,7 +203,7 @@ pub struct Polled {
     pub requests: Option<i64>,
     /// How many of them succeeded, once it has ended, as far as it says.
     pub succeeded: Option<i64>,
-    /// Where its results are.
+    /// Where its results are, in words that [`BatchProvider::results`] understands.
     pub results_url: Option<String>,
 }
 
@@ -198,6 +223,12 @@ pub trait BatchProvider: Send + Sync + 'static {
 
     /// What stands before the first request, between two, and after the last.
     fn frame(&self) -> (&'static str, &'static str, &'static str);
+
+    /// The group of a request, never empty: those of one group may travel in one batch. Asked only where requests are
+    /// [`grouped`](Capabilities::grouped).
+    fn group(&self, _request: &str) -> String {
+        "any".to_owned()
+    }
 
     /// One request in the form it has in a body.
     fn item(&self, id: CustomId, request: &str) -> String;
@@ -245,6 +276,13 @@ pub trait BatchProvider: Send + Sync + 'static {
     /// What a live call cost, in nano-dollars; `None` is unknown.
     fn live_cost(&self, model: &str, usage: &Usage) -> Option<i64> {
         let _ = (model, usage);
+        None
+    }
+
+    /// What a request may come to cost at most, in nano-dollars: what budgets reserve for it. `None` is unknown. By default everything
+    /// is.
+    fn estimate(&self, request: &str) -> Option<i64> {
+        let _ = request;
         None
     }
 }

@@ -3,9 +3,9 @@
 
 use super::flow::{Act, Executed, Outcome, StepInfo, TypeInfo};
 use super::reply::Reply;
-use super::tool::{ToolResultBlock, Toolbox, turn};
+use super::tool::{ToolResultBlock, Toolbox};
 use crate::domain::limits::{REPLY_BYTES, REQUEST_BYTES, TOOLS_PER_TURN, TURNS};
-use crate::domain::{EventType, Frame, JsonText, LiveCall, NewEvent, NewWait, StepPolicy};
+use crate::domain::{EventType, Frame, JsonText, LiveCall, ModelRetry, NewEvent, NewWait, StepPolicy};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::borrow::Cow;
@@ -38,6 +38,8 @@ pub(crate) struct Conversation {
     /// When each of its turns goes live, if ever.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) live: Option<LiveCall>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) retry: Option<ModelRetry>,
 }
 
 /// What [`HEARD`] is given.
@@ -51,15 +53,20 @@ pub(crate) struct Heard {
 /// The wait of one turn, and the step that looks at its answer.
 pub(crate) fn ask(conversation: &Conversation, request: JsonText) -> Result<(NewWait, Frame), Outcome> {
     let carry = JsonText::of(conversation, "a conversation", REQUEST_BYTES)?;
-    let wait = NewWait { live: conversation.live.map(Box::new), ..NewWait::model(&conversation.provider, request) };
+    let wait = NewWait {
+        live: conversation.live.map(Box::new),
+        retry: conversation.retry,
+        ..NewWait::model(&conversation.provider, request)
+    };
     Ok((wait, Frame { step: HEARD.to_owned(), carry: Some(carry) }))
 }
 
-/// What a conversation carries, with another rule for its turns.
-pub(crate) fn carried_live(carry: Option<&JsonText>, live: Option<LiveCall>) -> Result<Option<JsonText>, Outcome> {
-    let Some(carry) = carry else { return Ok(None) };
-    let conversation = Conversation { live, ..carry.read().map_err(undecodable)? };
-    Ok(Some(JsonText::of(&conversation, "a conversation", REQUEST_BYTES)?))
+/// The step that looks at the answer, in a conversation whose every turn is asked as this wait is.
+pub(crate) fn each_turn_like(wait: &NewWait, first: Frame) -> Result<Frame, Outcome> {
+    let carry = first.carry.unwrap_or_else(JsonText::null);
+    let (live, retry) = (wait.live.as_deref().copied(), wait.retry);
+    let conversation = Conversation { live, retry, ..carry.read().map_err(undecodable)? };
+    Ok(Frame { carry: Some(JsonText::of(&conversation, "a conversation", REQUEST_BYTES)?), ..first })
 }
 
 /// The argument of [`HEARD`].
@@ -102,12 +109,17 @@ async fn heard(arg: &JsonText, run_id: &str, tools: &Toolbox) -> Done {
     limited(uses.len())?;
     let results = tools.apply(run_id, uses).await;
     // Raw texts all the way: whatever the provider has put into its reply goes back to it as it came.
-    let mut messages: Vec<Box<RawValue>> = match request.get("messages") {
+    let field = reply.conversation_field();
+    let mut messages: Vec<Box<RawValue>> = match request.get(field) {
+        // The input of OpenAI's Responses may be a text alone.
+        Some(text) if text.get().starts_with('"') => {
+            vec![RawValue::from_string(format!(r#"{{"role":"user","content":{}}}"#, text.get())).map_err(undecodable)?]
+        }
         Some(messages) => serde_json::from_str(messages.get()).map_err(undecodable)?,
-        None => return Err(Outcome::Undecodable("the request of a conversation has no `messages`".into())),
+        None => return Err(Outcome::Undecodable(format!("the request of a conversation has no `{field}`"))),
     };
-    messages.extend(turn(&reply.content(), &results).map_err(undecodable)?);
-    request.insert("messages".into(), serde_json::value::to_raw_value(&messages).map_err(undecodable)?);
+    messages.extend(reply.turn(&results).map_err(undecodable)?);
+    request.insert(field.into(), serde_json::value::to_raw_value(&messages).map_err(undecodable)?);
     let request = JsonText::of(&request, "a model request", REQUEST_BYTES)?;
     let (wait, then) = ask(&conversation, request)?;
     Ok((Act::Suspend { wait, then, under: None }, told(&results)))

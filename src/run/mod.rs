@@ -33,7 +33,7 @@ pub(crate) mod upgrade;
 mod want;
 mod workflow;
 
-pub use ask::Asking;
+pub use ask::{Asking, ModelCall};
 pub use dynamic::{Dynamic, DynamicAsking, DynamicBuilder, DynamicCarrying, DynamicFork, DynamicNext, DynamicRun};
 pub use dynamic::{DynamicSuspend, DynamicWorkflow, InvalidWorkflow, StepOptions};
 pub use error::{Result, StepError};

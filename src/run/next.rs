@@ -103,58 +103,6 @@ impl<W: Workflow, T> Suspend<W, T> {
     }
 }
 
-/// Requests to a model may be too urgent for a batch.
-impl<W: Workflow> Suspend<W, Reply> {
-    /// Sends the request by itself, at once, at the full price: twice that of a batch. A node answers within seconds instead of
-    /// within hours. Live calls are **at-least-once**: one whose node dies before the answer is stored is made again, and may be paid
-    /// twice, unless [`when_lost`](Self::when_lost) says otherwise. In a conversation, each turn is.
-    ///
-    /// A provider without live calls answers in its batches. Anything but a request to a model fails the run.
-    ///
-    /// ```
-    /// # use longhaul::{Next, Reply, Result, Run, Workflow, workflow};
-    /// # struct Front;
-    /// # #[workflow]
-    /// # mod front {
-    /// #     use super::*;
-    /// #     impl Workflow for Front {
-    /// #         const NAME: &'static str = "front";
-    /// #         const VERSION: u32 = 1;
-    /// #         type Input = String;
-    /// #         type State = ();
-    /// #         type Output = String;
-    /// #         type Entry = step::ask;
-    /// #     }
-    /// #[step]
-    /// async fn ask(run: &mut Run<Front>) -> Result<Next<Front>> {
-    ///     let request = serde_json::json!({"model": "claude-haiku-4-5", "max_tokens": 100,
-    ///         "messages": [{"role": "user", "content": *run.input}]});
-    ///     Ok(run.model("claude", request).live().then(step::answered))
-    /// }
-    /// # #[step]
-    /// # async fn answered(_: &mut Run<Front>, reply: Reply) -> Result<Next<Front>> {
-    /// #     Ok(Next::finish(reply.text()))
-    /// # }
-    /// # }
-    /// ```
-    pub fn live(self) -> Self {
-        self.deadline(Duration::ZERO)
-    }
-
-    /// Wants the answer within that time, from the commit of this step on. The request joins a batch as long as a batch would be in
-    /// time, which is [`Config::batch_time`](crate::Config::batch_time) before the deadline; after that it is sent
-    /// [`live`](Self::live). One that is in a batch already stays there, whatever the deadline: it is as good as paid. In a conversation,
-    /// each turn has that time.
-    pub fn deadline(self, within: Duration) -> Self {
-        Self::of(self.want.and_then(|want| want.by(Due::After(within))))
-    }
-
-    /// What becomes of the live call when nobody knows whether it was answered, and so paid. Comes after `live` or `deadline`.
-    pub fn when_lost(self, then: WhenLost) -> Self {
-        Self::of(self.want.and_then(|want| want.when_lost(then)))
-    }
-}
-
 /// A [`Suspend`] with a value for the step that takes the result.
 #[must_use = "nothing is asked for until `.then(step)` says who takes the answer, and the step returns that"]
 pub struct Carrying<W: Workflow, T, C> {

@@ -1,6 +1,7 @@
 //! A model's answer.
 
 mod escapes;
+mod shapes;
 
 use crate::domain::limits::REQUEST_BYTES;
 use crate::domain::{InvalidJson, JsonText};
@@ -9,7 +10,8 @@ use serde::de::{DeserializeOwned, IgnoredAny};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 
-/// A model's answer: the provider's message, as the JSON it came in.
+/// A model's answer: the provider's message, as the JSON it came in. It is read in three shapes: Anthropic's Messages, and
+/// OpenAI's Chat Completions (of which the first choice is looked at) and Responses.
 ///
 /// What it offers is read out of that text, leniently: a block of a kind nobody here knows, a broken escape or a missing
 /// field never makes the rest unreadable. A reply was paid for; it must not become undecodable because it is new.
@@ -98,29 +100,25 @@ impl Reply {
         self.0.as_str()
     }
 
-    /// The texts of its text blocks, joined.
+    /// Its texts, joined.
     pub fn text(&self) -> String {
-        self.blocks().into_iter().filter(|block| block.kind == "text").filter_map(|block| block.text).collect()
+        self.said()
     }
 
     /// The tools that it wants used, in order.
     pub fn tool_uses(&self) -> Vec<ToolUse> {
-        let blocks = self.blocks().into_iter().filter(|block| block.kind == "tool_use");
-        let used = blocks.filter_map(|block| {
-            let input = block.input.map_or_else(|| "{}".to_owned(), |raw| raw.get().to_owned());
-            Some(ToolUse { id: block.id?, name: block.name?, input: JsonText::stored(input) })
-        });
-        used.collect()
+        self.wanted()
     }
 
-    /// Why it ends: `end_turn`, `max_tokens`, `tool_use`, ..
+    /// Why it ends, in the provider's words: `end_turn`, `max_tokens`, `tool_use`, ..; of OpenAI `stop`, `length`, `tool_calls`, ..; of
+    /// its Responses the status, or why it is incomplete.
     pub fn stop_reason(&self) -> Option<String> {
-        self.part(|body| body.stop_reason)
+        self.ending()
     }
 
     /// What it used up, if it says so.
     pub fn usage(&self) -> Option<Usage> {
-        self.part(|body| body.usage)
+        self.used()
     }
 
     /// Reads it as a type: a client library's message, or one of yours.
@@ -130,32 +128,6 @@ impl Reply {
     pub fn parse<T: DeserializeOwned>(&self) -> Result<T, serde_json::Error> {
         serde_json::from_str(&without_lone_surrogates(self.raw()))
     }
-
-    /// One field of the message, if it can be read as what it should be.
-    fn part<T: DeserializeOwned>(&self, field: impl FnOnce(Body) -> Option<Box<RawValue>>) -> Option<T> {
-        let raw = field(self.parse().ok()?)?;
-        serde_json::from_str(raw.get()).ok()
-    }
-
-    /// Its content as JSON, fit to be sent back: halves of surrogate pairs, which a provider refuses, are replaced.
-    pub(super) fn content(&self) -> String {
-        let raw: Option<Box<RawValue>> = self.part(|body| body.content);
-        raw.map_or_else(|| "[]".to_owned(), |raw| without_lone_surrogates(raw.get()).into_owned())
-    }
-
-    fn blocks(&self) -> Vec<Block> {
-        let raw: Vec<Box<RawValue>> = self.part(|body| body.content).unwrap_or_default();
-        raw.iter().filter_map(|block| serde_json::from_str(block.get()).ok()).collect()
-    }
-}
-
-/// The fields of a message that are looked at; each is read on its own, so that one cannot spoil the others.
-#[derive(Deserialize, Default)]
-#[serde(default)]
-struct Body {
-    content: Option<Box<RawValue>>,
-    stop_reason: Option<Box<RawValue>>,
-    usage: Option<Box<RawValue>>,
 }
 
 #[derive(Deserialize)]

@@ -1,11 +1,11 @@
 //! The run, as its steps see it.
 
-use super::ask::Asking;
+use super::ask::{Asking, ModelCall};
 use super::fork::{Fork, ForkEach};
 use super::model::ModelRequest;
 use super::next::Suspend;
 use super::record::{RecordError, Recorder};
-use super::reply::{Reply, ToolUse};
+use super::reply::ToolUse;
 use super::tool::ToolResultBlock;
 use super::want::{Question, Want};
 use super::workflow::{Data, Step, Workflow};
@@ -53,15 +53,15 @@ impl<W: Workflow> Run<W> {
     }
 
     /// Asks a model. The request joins a batch of the named provider; the run waits without holding anything.
-    pub fn model(&self, provider: impl Into<String>, request: impl Into<ModelRequest>) -> Suspend<W, Reply> {
-        Suspend::of(Want::model(provider.into(), request.into()))
+    pub fn model(&self, provider: impl Into<String>, request: impl Into<ModelRequest>) -> ModelCall<W> {
+        ModelCall::new(Want::model(provider.into(), request.into()))
     }
 
     /// The tool loop: asks a model, uses the tools that its reply asks for, tells it what they answered, and asks again, until a
     /// reply asks for none. Each turn is a durable wait of its own, and travels in a batch like any request. The tools are
     /// those that the node has; the request names those that the model may use.
-    pub fn converse(&self, provider: impl Into<String>, request: impl Into<ModelRequest>) -> Suspend<W, Reply> {
-        Suspend::of(Want::converse(provider.into(), request.into()))
+    pub fn converse(&self, provider: impl Into<String>, request: impl Into<ModelRequest>) -> ModelCall<W> {
+        ModelCall::new(Want::converse(provider.into(), request.into()))
     }
 
     /// Uses tools of the node, one after the other. A tool that is missing or fails is an answer, for the model to read.

@@ -4,7 +4,6 @@ use super::reply::ToolUse;
 use crate::domain::JsonText;
 use futures::future::BoxFuture;
 use serde::Serialize;
-use serde_json::value::RawValue;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -98,11 +97,4 @@ impl Toolbox {
         }
         results
     }
-}
-
-/// The messages that go on a conversation: what the model said, and what its tools answered.
-pub(crate) fn turn(content: &str, results: &[ToolResultBlock]) -> Result<[Box<RawValue>; 2], serde_json::Error> {
-    let message =
-        |role: &str, content: &str| RawValue::from_string(format!(r#"{{"role":"{role}","content":{content}}}"#));
-    Ok([message("assistant", content)?, message("user", &serde_json::to_string(results)?)?])
 }

@@ -5,7 +5,7 @@ use super::flow::{Act, Outcome};
 use super::model::ModelRequest;
 use super::reply::ToolUse;
 use crate::domain::limits::{CARRY_BYTES, NAME_BYTES, PROMPT_BYTES, REPLY_BYTES, REQUEST_BYTES};
-use crate::domain::{Due, Frame, InvalidJson, JsonText, LiveCall, NewWait, WaitKind, WhenLost};
+use crate::domain::{Due, Frame, InvalidJson, JsonText, LiveCall, ModelRetry, NewWait, WaitKind, WhenLost};
 use serde::Serialize;
 use serde_json::{Map, Value};
 use std::borrow::Cow;
@@ -38,7 +38,7 @@ impl Want {
     }
 
     pub(super) fn converse(provider: String, request: ModelRequest) -> Wanted {
-        let conversation = Conversation { provider: named(provider)?, turns: 0, live: None };
+        let conversation = Conversation { provider: named(provider)?, turns: 0, live: None, retry: None };
         let (wait, first) = builtin::ask(&conversation, request.into_text()?)?;
         Ok(Self::Through { wait, first })
     }
@@ -50,47 +50,57 @@ impl Want {
 
     pub(super) fn timer(due: Due) -> Self {
         let (kind, due, request) = (WaitKind::Timer, Some(due), JsonText::null());
-        Self::Wait(NewWait { kind, provider: None, request, due, otherwise: None, live: None })
+        Self::Wait(NewWait { kind, provider: None, request, due, otherwise: None, live: None, retry: None })
     }
 
     /// When the answer of a model is wanted.
     pub(super) fn by(self, by: Due) -> Wanted {
-        self.asking(|live| LiveCall { by, when_lost: live.map(|live| live.when_lost).unwrap_or_default() })
+        self.asked(|wait| {
+            let when_lost = wait.live.as_deref().map(|live| live.when_lost).unwrap_or_default();
+            wait.live = Some(Box::new(LiveCall { by, when_lost }));
+            Ok(())
+        })
     }
 
     /// What becomes of a live call of which nobody knows whether it was answered.
     pub(super) fn when_lost(self, when_lost: WhenLost) -> Wanted {
-        match self.live() {
-            Some(_) => {
-                self.asking(|live| LiveCall { when_lost, by: live.map_or(Due::After(Duration::ZERO), |live| live.by) })
+        self.asked(|wait| match wait.live.as_deref_mut() {
+            Some(live) => {
+                live.when_lost = when_lost;
+                Ok(())
             }
             None => {
                 Err(Outcome::Undecodable("`when_lost` is for requests that are `live` or have a `deadline`".into()))
             }
-        }
+        })
     }
 
-    fn live(&self) -> Option<LiveCall> {
-        match self {
-            Self::Call { .. } => None,
-            Self::Wait(wait) | Self::Through { wait, .. } => wait.live.as_deref().copied(),
+    /// How errors of the provider are tried again.
+    pub(super) fn retry(self, retry: ModelRetry) -> Wanted {
+        if let Some(wrong) = retry.wrong() {
+            return Err(Outcome::Limit(wrong));
         }
+        self.asked(|wait| {
+            wait.retry = Some(retry);
+            Ok(())
+        })
     }
 
-    fn asking(self, live: impl FnOnce(Option<LiveCall>) -> LiveCall) -> Wanted {
+    /// Changes how a model is asked: by this request, or by every turn of a conversation.
+    fn asked(self, change: impl FnOnce(&mut NewWait) -> Result<(), Outcome>) -> Wanted {
         match self {
             Self::Wait(mut wait) if wait.kind == WaitKind::Model => {
-                wait.live = Some(Box::new(live(wait.live.as_deref().copied())));
+                change(&mut wait)?;
                 Ok(Self::Wait(wait))
             }
-            // Each turn of a conversation is asked like the first one.
-            Self::Through { mut wait, mut first } if wait.kind == WaitKind::Model => {
-                wait.live = Some(Box::new(live(wait.live.as_deref().copied())));
-                first.carry = builtin::carried_live(first.carry.as_ref(), wait.live.as_deref().copied())?;
+            Self::Through { mut wait, first } if wait.kind == WaitKind::Model => {
+                change(&mut wait)?;
+                let first = builtin::each_turn_like(&wait, first)?;
                 Ok(Self::Through { wait, first })
             }
             Self::Call { .. } | Self::Wait(_) | Self::Through { .. } => {
-                Err(Outcome::Undecodable("only a request to a model can be `live` or have a `deadline`".into()))
+                let why = "only a request to a model can be `live`, have a `deadline`, or say how it is tried again";
+                Err(Outcome::Undecodable(why.into()))
             }
         }
     }
@@ -180,7 +190,7 @@ impl Question {
         }
         let request = JsonText::of(&self.asked, "what is asked", REQUEST_BYTES)?;
         let (kind, due, otherwise) = (self.kind, self.due, self.otherwise);
-        Ok(Want::Wait(NewWait { kind, provider: None, request, due, otherwise, live: None }))
+        Ok(Want::Wait(NewWait { kind, provider: None, request, due, otherwise, live: None, retry: None }))
     }
 }
 

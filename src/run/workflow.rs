@@ -5,7 +5,7 @@ use super::flow::{Act, Outcome, StepInfo, TypeInfo};
 use super::next::Next;
 use super::run::Run;
 use super::upgrade::InFlight;
-use crate::domain::{JsonText, StepPolicy};
+use crate::domain::{JsonText, ModelRetry, StepPolicy};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use serde::Serialize;
@@ -80,6 +80,9 @@ pub trait Workflow: Steps + Send + Sync + Sized + 'static {
     /// Each is passed through [`upgrade`](Self::upgrade) before its next step. By default none is: they need a node that has
     /// their version.
     const UPGRADES_FROM: u32 = Self::VERSION;
+    /// How errors of a provider are tried again, unless [`ModelCall::retry`](crate::ModelCall::retry) says otherwise of one request.
+    /// By default as the node's settings say.
+    const MODEL_RETRY: Option<ModelRetry> = None;
     /// What a run is given. Stored once, never rewritten.
     type Input: Data + Sync;
     /// What a run remembers: small, and written again whenever a step has changed it. Its default is where a run begins,

@@ -15,15 +15,17 @@ pub(crate) struct Lease {
     pub fence: i64,
 }
 
-/// Finds or makes the account of that identity. The key that was used is no part of it: a rotated key orphans nothing.
-pub(super) async fn identify(pool: &PgPool, identity: &Identity) -> Result<i32, StoreError> {
+/// Finds or makes the account of that identity, which this node has under that name. The key that was used is no part of it: a rotated key orphans nothing.
+pub(super) async fn identify(pool: &PgPool, identity: &Identity, provider: &str) -> Result<i32, StoreError> {
     sqlx::query!(
-        "insert into longhaul.accounts (kind, base_url, organization, workspace) values ($1, $2, $3, $4)
-         on conflict do nothing",
+        "insert into longhaul.accounts as a (kind, base_url, organization, workspace, provider) values ($1, $2, $3, $4, $5)
+         on conflict (kind, base_url, organization, workspace) do update set provider = excluded.provider
+         where a.provider is distinct from excluded.provider",
         identity.kind,
         identity.base_url,
         identity.organization,
-        identity.workspace
+        identity.workspace,
+        provider
     )
     .execute(pool)
     .await?;
@@ -49,7 +51,8 @@ pub(super) async fn acquire(
     let fence = sqlx::query_scalar!(
         r#"
 -- A process that takes it for the first time may try once: a restart with another key is an operator's act.
-update longhaul.accounts a set owner = $2, fence = a.fence + 1, parked = case when $3 then null else a.parked end
+update longhaul.accounts a set owner = $2, fence = a.fence + 1, parked = case when $3 then null else a.parked end,
+    refused_in_row = case when $3 then 0 else a.refused_in_row end
 where a.id = $1 and a.owner is null and exists (select from longhaul.nodes n where n.id = $2 and n.dead_at is null)
 returning a.fence
 "#,
@@ -81,23 +84,31 @@ pub(crate) struct Brake {
     pub wait: Option<Duration>,
     /// Not until an operator acts, for this reason.
     pub parked: Option<String>,
+    /// Not until an operator resumes what was paused, for this reason.
+    pub paused: Option<String>,
 }
 
 /// Reads the brake; `None` when the lease is lost.
-pub(super) async fn brake(pool: &PgPool, lease: Lease) -> Result<Option<Brake>, StoreError> {
+pub(super) async fn brake(pool: &PgPool, lease: Lease, provider: &str) -> Result<Option<Brake>, StoreError> {
     let row = sqlx::query!(
         r#"
-select parked, (extract(epoch from not_before - longhaul.now()) * 1000)::bigint as wait_ms
+select parked, (extract(epoch from not_before - longhaul.now()) * 1000)::bigint as wait_ms,
+    (
+        select min(p.why) from longhaul.pauses p
+        where p.kind = 1 and p.subject = $3 or p.kind = 2 and p.subject = $1::int::text
+    ) as paused
 from longhaul.accounts where id = $1 and fence = $2
 "#,
         lease.account,
-        lease.fence
+        lease.fence,
+        provider
     )
     .fetch_optional(pool)
     .await?;
     Ok(row.map(|r| Brake {
         wait: r.wait_ms.and_then(|ms| u64::try_from(ms).ok()).filter(|ms| *ms > 0).map(Duration::from_millis),
         parked: r.parked,
+        paused: r.paused,
     }))
 }
 

@@ -95,8 +95,8 @@ pub(super) async fn expire(pool: &PgPool, limit: i64) -> Result<i64, StoreError>
     let moved = sqlx::query_scalar!(
         r#"
 with due as materialized (
-    select run, ordinal from longhaul.waits where due_at is not null and due_at <= longhaul.now()
-    order by due_at limit $1
+    select w.run, w.ordinal from longhaul.waits w join longhaul.runs r on r.id = w.run and r.status = 3 and r.wait = w.ordinal
+    where w.due_at is not null and w.due_at <= longhaul.now() order by w.due_at limit $1
 ),
 locked as materialized (
     select d.run, d.ordinal from (select * from due order by run) d cross join lateral (
@@ -135,20 +135,37 @@ select count(*) as "count!" from moved
     Ok(moved)
 }
 
-/// What became of a certain wait: its status, and whether time ended it.
-pub(super) async fn fate(pool: &PgPool, run: RunKey, ordinal: i32) -> Result<Option<(WaitStatus, bool)>, StoreError> {
+/// An answer that was given.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Given {
+    /// By whom; `None` is time.
+    pub by: Option<String>,
+    pub body: String,
+}
+
+/// The answer that was given to a certain wait of a run, or the last one of all.
+pub(super) async fn given(pool: &PgPool, run: RunKey, ordinal: Option<i32>) -> Result<Option<Given>, StoreError> {
     let row = sqlx::query!(
         r#"
-select w.status, a.run is not null and a.by is null as "by_time!" from longhaul.waits w
-left join longhaul.answers a on a.run = w.run and a.ordinal = w.ordinal
-where w.run = $1 and w.ordinal = $2
+select a.by, a.body::text as "body!" from longhaul.answers a
+where a.run = $1 and case when $2::int is null then a.by is not null else a.ordinal = $2 end order by a.ordinal desc limit 1
 "#,
         run.0,
-        ordinal
+        ordinal as _
     )
     .fetch_optional(pool)
     .await?;
-    Ok(row.map(|r| (WaitStatus::decode(r.status), r.by_time)))
+    Ok(row.map(|r| Given { by: r.by, body: r.body }))
+}
+
+/// What a certain wait of a person or another service is. `None`: the run never asked that.
+pub(super) async fn wait_status(pool: &PgPool, run: RunKey, ordinal: i32) -> Result<Option<WaitStatus>, StoreError> {
+    let status = sqlx::query_scalar!(
+        "select status from longhaul.waits where run = $1 and ordinal = $2 and kind in (3, 4)",
+        run.0,
+        ordinal
+    );
+    Ok(status.fetch_optional(pool).await?.map(WaitStatus::decode))
 }
 
 /// In how many milliseconds the next wait is over.

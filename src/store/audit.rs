@@ -293,6 +293,25 @@ where w.run > $1 and w.run <= $2 and w.kind = 5 and (q.body ->> 'branches')::big
         Ok(rows.into_iter().map(|r| (r.run, r.what)).collect())
     }
 
+    /// How many runs of each version and status are counted, and how many there are, where that differs. The one statement here that
+    /// reads a whole table.
+    pub(crate) async fn miscounts(&mut self) -> Result<Vec<(i32, i16, i64, i64)>> {
+        let rows = sqlx::query!(
+            r#"
+select coalesce(c.workflow, r.workflow) as "workflow!", coalesce(c.status, r.status) as "status!", coalesce(c.n, 0) as "counted!",
+    coalesce(r.n, 0) as "there!"
+from (
+    select workflow, branch, status, sum(n)::bigint as n from longhaul.run_counts group by 1, 2, 3 having sum(n) <> 0
+) c full join (
+    select workflow, parent is not null as branch, status, count(*) as n from longhaul.runs group by 1, 2, 3
+) r on r.workflow = c.workflow and r.branch = c.branch and r.status = c.status
+where c.n is distinct from r.n order by 1, 2
+"#
+        );
+        let rows = rows.fetch_all(&mut *self.0).await?;
+        Ok(rows.into_iter().map(|r| (r.workflow, r.status, r.counted, r.there)).collect())
+    }
+
     /// Inputs and outputs in a range of runs whose run does not exist.
     pub(crate) async fn strays(&mut self, range: Range) -> Result<Vec<i64>> {
         let rows = sqlx::query_scalar!(

@@ -205,11 +205,17 @@ const PLANTS: &[(&str, &str)] = &[
              if not found then raise exception 'there is no run: nothing to plant on'; end if;
          end $$",
     ),
-    // A run has lost its input.
+    // One run too many is counted.
+    (
+        "counts-agree",
+        "insert into longhaul.run_counts (workflow, branch, status, n) values (1, false, 5, 1)",
+    ),
+    // A run has lost its input. Branches have none of their own.
     (
         "bodies-present",
         "do $$ begin
-             delete from longhaul.inputs where run = (select max(id) from longhaul.runs where status = 5);
+             delete from longhaul.inputs
+             where run = (select max(id) from longhaul.runs where status = 5 and parent is null);
              if not found then raise exception 'no run is completed: nothing to plant on'; end if;
          end $$",
     ),

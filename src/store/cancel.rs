@@ -42,15 +42,20 @@ seen as materialized (
     )
 ),
 ended as (
-    update longhaul.waits w set status = 8, queued_at = null, due_at = null, kept_due_at = w.due_at
-    from seen l where w.run = l.id and w.ordinal = l.wait and w.status in (1, 2, 3, 4)
+    -- Judged as it is now, not as this statement's snapshot saw it: it may have been set going again meanwhile.
+    update longhaul.waits w set
+        status = case when w.status in (1, 2, 3, 4) then 8 else w.status end,
+        queued_at = null, due_at = null,
+        kept_due_at = case when w.status in (1, 2, 3, 4) then w.due_at else w.kept_due_at end
+    from seen l where w.run = l.id and w.ordinal = l.wait
 ),
 below as (
     insert into longhaul.cancel_orders (run, stop)
     select f.child, l.stop from seen l
     join longhaul.fork_branches f on f.run = l.id and f.ordinal = l.wait
     join longhaul.runs c on c.id = f.child and c.status not in (5, 6, 7)
-    on conflict do nothing
+    -- By request is for good.
+    on conflict (run) do update set stop = cancel_orders.stop and excluded.stop
 ),
 moved as (
     update longhaul.runs r set status = 7, owner = null, ready_at = null, reason = null, fence = r.fence + 1,

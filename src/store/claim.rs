@@ -53,6 +53,8 @@ pub(crate) struct Claimed {
     pub asked: Option<JsonText>,
     /// The wait whose answer the step takes, if it takes one.
     pub wait: Option<(Ordinal, WaitKind)>,
+    /// Whether its workflow has a ceiling: its end makes room for another.
+    pub limited: bool,
     /// The queue's floor after this row.
     pub floor: Floor,
 }
@@ -88,29 +90,43 @@ pub(super) async fn claim(
     let since_run: Vec<i64> = floors.iter().map(|f| f.run).collect();
     let rows = sqlx::query!(
         r#"
-with pick as materialized (
-    select p.* from unnest($2::int[], $3::timestamptz[], $4::bigint[]) as f (workflow, ready_at, run)
+-- What operators have said of each. `room` locks the row of a ceiling until this is committed; in the order of names.
+with floor as materialized (
+    select f.workflow, f.ready_at, f.run, c.name as control, c.max_running is not null as limited, case
+        when c.paused_at is not null then 0
+        when c.max_running is null then $5
+        else least($5, longhaul.room(c.name))
+    end as room
+    from unnest($2::int[], $3::timestamptz[], $4::bigint[]) as f (workflow, ready_at, run)
+    join longhaul.workflow_versions v on v.id = f.workflow
+    left join longhaul.workflow_controls c on c.name = v.name
+    order by c.name
+),
+pick as materialized (
+    select p.*, f.control, f.room, f.limited from floor f
     cross join lateral (
         select r.id, r.wait, r.workflow, r.ready_at, r.input_bytes + r.state_bytes + case when r.wait is null then 0 else
             coalesce((select w.bytes from longhaul.waits w where w.run = r.id and w.ordinal = r.wait), 0) end as bytes
         from longhaul.runs r
         where r.workflow = f.workflow and r.ready_at is not null and r.ready_at <= longhaul.now()
             and (r.ready_at, r.id) > (coalesce(f.ready_at, '-infinity'), f.run)
-        order by r.workflow, r.ready_at, r.id limit $5 for update skip locked
+        order by r.workflow, r.ready_at, r.id limit f.room for update skip locked
     ) p
     -- A node that was declared dead claims nothing.
     where exists (select from longhaul.nodes n where n.id = $1 and n.dead_at is null)
 ),
 -- One of each workflow in turn.
 turn as (
-    select id, wait, ready_at, bytes, row_number() over (partition by workflow order by ready_at, id) as turn, workflow
+    select id, wait, ready_at, bytes, row_number() over (partition by workflow order by ready_at, id) as turn, workflow,
+        limited, room, row_number() over (partition by control order by ready_at, id) as nth
     from pick
 ),
 chosen as materialized (
-    select id, wait, ready_at from (
-        select id, wait, ready_at, row_number() over (order by turn, workflow) as place,
+    select id, wait, ready_at, limited from (
+        select id, wait, ready_at, limited, row_number() over (order by turn, workflow) as place,
             sum(bytes) over (order by turn, workflow) as total
-        from turn
+        -- Versions of one workflow share its room.
+        from turn where not limited or nth <= room
     ) t
     where place <= $5 and (place = 1 or total <= $6)
     order by id
@@ -128,7 +144,7 @@ claimed as (
     from chosen c left join applied a on a.run = c.id
     where r.id = c.id
     returning r.id, r.fence, r.cursor, r.workflow, r.run_id, r.step, r.arg, r.stack, r.state, r.starts, r.errors, r.wait, r.input_of, r.parent,
-        c.ready_at, case when a.kind = 1 then a.ordinal end as applied
+        c.ready_at, c.limited, case when a.kind = 1 then a.ordinal end as applied
 ),
 told as (
     insert into longhaul.events (run, ordinal, nonce, type, payload)
@@ -139,7 +155,7 @@ told as (
 select c.id as "id!", c.fence as "fence!", c.cursor as "cursor!", c.workflow as "workflow!", c.run_id as "run_id!",
     c.step as "step!", c.arg::text as arg, c.stack::text as stack, c.state::text as state, c.starts as "starts!",
     c.errors as "errors!", c.parent, i.body::text as "input?", b.line as "line?", w.provider as "provider?", a.body::text as "answer?", c.wait,
-    q.body::text as "asked?", w.kind as "kind?", c.ready_at as "ready_at!"
+    q.body::text as "asked?", w.kind as "kind?", c.ready_at as "ready_at!", c.limited as "limited!"
 from claimed c
     left join longhaul.inputs i on i.run = coalesce(c.input_of, c.id)
     left join longhaul.waits w on w.run = c.id and w.ordinal = c.wait
@@ -191,6 +207,7 @@ from claimed c
             answer,
             asked: row.asked.map(JsonText::stored),
             wait: row.wait.zip(row.kind.map(WaitKind::decode)),
+            limited: row.limited,
             floor: Floor { workflow: row.workflow, ready_at: row.ready_at, run: row.id },
         });
     }

@@ -43,6 +43,8 @@ struct Columns<'a> {
     due_at: Vec<Option<DateTime<Utc>>>,
     otherwise: Vec<Option<&'a str>>,
     park_lost: Vec<Option<bool>>,
+    budget: Vec<Option<i16>>,
+    backoff_ms: Vec<Option<i32>>,
     first: Slot<'a>,
     last: Slot<'a>,
     extra: Extras<'a>,
@@ -187,6 +189,9 @@ impl<'a> Columns<'a> {
         self.reason.push(reason);
         self.provider.push(wait.and_then(|w| w.provider.as_deref()));
         self.otherwise.push(wait.and_then(|w| w.otherwise.as_ref()).map(|o| o.as_str()));
+        let retry = wait.and_then(|w| w.retry);
+        self.budget.push(retry.map(|r| i16::try_from(r.attempts.saturating_sub(1)).unwrap_or(i16::MAX)));
+        self.backoff_ms.push(retry.map(|r| i32::try_from(r.backoff.as_millis()).unwrap_or(i32::MAX)));
         let live = wait.and_then(|w| w.live.as_deref());
         // Of a model's wait, this is its deadline.
         let (due_ms, due_at) = match wait.and_then(|w| w.due).or(live.map(|live| live.by)) {
@@ -229,10 +234,10 @@ with item as materialized (
         $1::bigint[], $2::bigint[], $3::int[], $4::smallint[], $5::int[], $6::text[], $7::text[], $8::text[],
         $9::text[], $10::bigint[], $11::smallint[], $12::smallint[], $13::text[], $14::text[], $15::text[],
         $16::text[], $17::smallint[], $18::smallint[], $19::bigint[], $20::text[], $21::smallint[], $22::bigint[],
-        $23::text[], $32::bigint[], $33::timestamptz[], $34::text[], $40::bool[]
+        $23::text[], $32::bigint[], $33::timestamptz[], $34::text[], $40::smallint[], $41::int[], $42::bool[]
     ) as i (run, fence, cursor, status, events, step, arg, stack, state, delay_ms, starts, errors, reason, body, error,
             provider, wait_kind, first_type, first_nonce, first_payload, last_type, last_nonce, last_payload, due_ms,
-            due_at, otherwise, park_lost)
+            due_at, otherwise, budget, backoff_ms, park_lost)
     order by run
 ),
 -- Fence and cursor are checked again on the newest version of the row, once its lock is held.
@@ -275,10 +280,12 @@ told_before as (
     where x.run in (select run from locked)
 ),
 asked as (
-    insert into longhaul.waits (run, ordinal, kind, status, provider, queued_at, bytes, due_at, deadline_at, park_lost)
+    insert into longhaul.waits
+        (run, ordinal, kind, status, provider, queued_at, bytes, due_at, deadline_at, budget, backoff_ms, park_lost)
     select run, cursor + events - 1, wait_kind, 1, provider, longhaul.now(), octet_length(body),
         case when wait_kind <> 1 then coalesce(due_at, longhaul.now() + due_ms * interval '1 millisecond') end,
-        case when wait_kind = 1 then coalesce(due_at, longhaul.now() + due_ms * interval '1 millisecond') end, park_lost
+        case when wait_kind = 1 then coalesce(due_at, longhaul.now() + due_ms * interval '1 millisecond') end,
+        budget, backoff_ms, park_lost
     from locked where wait_kind is not null
 ),
 requested as (
@@ -313,7 +320,7 @@ told_kids as (
 ended as (
     insert into longhaul.outputs (run, body, error)
     select run, body::json, error::json from locked where status in (5, 6)
-    on conflict (run) do update set body = excluded.body, error = excluded.error
+    on conflict (run) do update set body = excluded.body, error = excluded.error, finished_in = excluded.finished_in
 )
 select run as "run!" from locked
 "#,
@@ -356,6 +363,8 @@ select run as "run!" from locked
         &c.kids.name as _,
         &c.kids.step as _,
         &c.kids.arg as _,
+        &c.budget as _,
+        &c.backoff_ms as _,
         &c.park_lost as _,
     )
     .fetch_all(conn)

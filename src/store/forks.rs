@@ -54,7 +54,9 @@ locked as materialized (
     ) r
 ),
 ended as (
-    update longhaul.waits w set status = case when l.failed then 6 else 4 end, queued_at = null
+    -- Claims are cut by what they have to load.
+    update longhaul.waits w set status = case when l.failed then 6 else 4 end, queued_at = null,
+        bytes = least(w.bytes::bigint + coalesce(octet_length(l.body::text), 0), 2147483647)
     from locked l where w.run = l.run and w.ordinal = l.ordinal and w.status = 1
     returning w.run, l.ordinal, l.failed, l.guilty, l.why, l.body
 ),
@@ -83,7 +85,7 @@ because as (
     select id, json_build_object('code', 'branch-failed', 'step', step,
         'message', 'branch `' || guilty || '`: ' || why)
     from moved where failed
-    on conflict (run) do update set body = null, error = excluded.error
+    on conflict (run) do update set body = null, error = excluded.error, finished_in = excluded.finished_in
 )
 select failed as "failed!", parent from moved
 "#,
@@ -94,11 +96,49 @@ select failed as "failed!", parent from moved
     Ok(rows.into_iter().map(|r| Joined { failed: r.failed, parent: r.parent.map(RunKey) }).collect())
 }
 
+/// Fails a run whose branches are all over, but whose results cannot be put together.
+pub(super) async fn fail_join(pool: &PgPool, run: RunKey, why: &str) -> Result<Option<Joined>, StoreError> {
+    let row = sqlx::query!(
+        r#"
+with locked as materialized (
+    select r.id, r.wait from longhaul.runs r where r.id = $1 and r.status = 3 for update
+),
+ended as (
+    update longhaul.waits w set status = 6, queued_at = null from locked l
+    where w.run = l.id and w.ordinal = l.wait and w.kind = 5 and w.status = 1
+    returning w.run, w.ordinal
+),
+moved as (
+    update longhaul.runs r set status = 6, finished_at = longhaul.now(), cursor = r.cursor + 2 from ended e where r.id = e.run
+    returning r.id, r.cursor, r.step, r.parent, e.ordinal
+),
+told as (
+    insert into longhaul.events (run, ordinal, nonce, type, payload)
+    select id, cursor - 2, longhaul.nonce(), 52, json_build_object('wait', ordinal) from moved
+    union all
+    select id, cursor - 1, longhaul.nonce(), 3, json_build_object('step', step, 'code', 'limit-exceeded') from moved
+),
+because as (
+    insert into longhaul.outputs (run, error)
+    select id, json_build_object('code', 'limit-exceeded', 'step', step,
+        'message', 'the results of the branches cannot be put together: ' || $2::text) from moved
+    on conflict (run) do update set body = null, error = excluded.error, finished_in = excluded.finished_in
+)
+select parent from moved
+"#,
+        run.0,
+        why
+    )
+    .fetch_optional(pool)
+    .await?;
+    Ok(row.map(|r| Joined { failed: true, parent: r.parent.map(RunKey) }))
+}
+
 /// Runs whose branches are all over, and which nobody has joined (whoever should have died in between).
 pub(super) async fn ripe(pool: &PgPool, limit: i64) -> Result<Vec<RunKey>, StoreError> {
     let rows = sqlx::query_scalar!(
         r#"
-select w.run from longhaul.waits w
+select w.run from longhaul.waits w join longhaul.runs r on r.id = w.run and r.status = 3 and r.wait = w.ordinal
 where w.kind = 5 and w.queued_at is not null and not exists (
     select from longhaul.fork_branches f join longhaul.runs c on c.id = f.child
     where f.run = w.run and f.ordinal = w.ordinal and c.status not in (5, 6, 7)
@@ -122,7 +162,8 @@ pub(super) async fn states(
 ) -> Result<Vec<BranchState>, StoreError> {
     let rows = sqlx::query!(
         r#"
-select f.branch, f.name, c.workflow, c.step, c.state::text as state from longhaul.fork_branches f join longhaul.runs c on c.id = f.child
+select f.branch, f.name, c.workflow, v.version, c.step, c.state::text as state
+from longhaul.fork_branches f join longhaul.runs c on c.id = f.child join longhaul.workflow_versions v on v.id = c.workflow
 where f.run = $1 and f.ordinal = $2 and f.branch >= $3 and c.status = 5
 order by f.branch limit $4
 "#,
@@ -137,6 +178,7 @@ order by f.branch limit $4
         branch: r.branch,
         name: r.name,
         workflow: r.workflow,
+        version: r.version.max(0) as u32,
         step: r.step,
         state: r.state.map(JsonText::stored),
     });
@@ -150,6 +192,7 @@ pub(crate) struct BranchState {
     pub name: String,
     /// The key of the version it ended under, and its last step.
     pub workflow: i32,
+    pub version: u32,
     pub step: String,
     pub state: Option<JsonText>,
 }

@@ -54,6 +54,14 @@ locked as materialized (
         select from longhaul.runs r where r.id = l.run and r.status = 3 and r.wait = l.wait for update
     ) r
 ),
+-- Those whose run does not wait, as this statement's snapshot saw it, but whose wait is still this batch's once it is locked.
+asking as materialized (
+    select l.item from (
+        select * from hole where not exists (select from locked k where k.item = hole.item) order by run
+    ) l cross join lateral (
+        select w.status, w.batch from longhaul.waits w where w.run = l.run and w.ordinal = l.wait for update
+    ) w where w.status in (2, 3) and w.batch = $1
+),
 failed as (
     update longhaul.waits w set status = 6 from locked l
     where w.run = l.run and w.ordinal = l.wait and w.status in (2, 3) and w.batch = $1
@@ -75,6 +83,7 @@ told as (
 booked as (
     update longhaul.batch_items i set status = 8, settled_at = longhaul.now()
     from hole h where i.batch = $1 and i.item = h.item and i.status in (1, 2)
+        and not exists (select from asking a where a.item = h.item)
     returning i.item
 )
 select count(*) as "n!" from booked
@@ -88,22 +97,35 @@ select count(*) as "n!" from booked
     Ok(booked)
 }
 
-/// Whether nobody waits for anything in this batch any more, and the provider was not yet asked to cancel it; then it is noted that it
-/// is now.
+/// Whether nobody waits for anything in this batch any more, and the provider is not known to have been asked to cancel it.
 pub(super) async fn unwanted(pool: &PgPool, batch: i64, fence: i64) -> Result<bool, StoreError> {
-    let done = sqlx::query!(
+    let unwanted = sqlx::query_scalar!(
         r#"
-update longhaul.batches b set cancel_at = longhaul.now()
-where b.id = $1 and b.fence = $2 and b.status = 5 and b.cancel_at is null
-    and not exists (
-        select from longhaul.batch_items i join longhaul.waits w on w.run = i.run and w.ordinal = i.wait
-        where i.batch = b.id and i.status in (1, 2) and w.batch = b.id and w.status in (2, 3)
-    )
+select exists (
+    select from longhaul.batches b
+    where b.id = $1 and b.fence = $2 and b.status = 5 and b.cancel_at is null
+        and not exists (
+            select from longhaul.batch_items i join longhaul.waits w on w.run = i.run and w.ordinal = i.wait
+            where i.batch = b.id and i.status in (1, 2) and w.batch = b.id and w.status in (2, 3)
+        )
+) as "unwanted!"
 "#,
+        batch,
+        fence
+    )
+    .fetch_one(pool)
+    .await?;
+    Ok(unwanted)
+}
+
+/// The provider has said that it cancels the batch.
+pub(super) async fn canceling(pool: &PgPool, batch: i64, fence: i64) -> Result<(), StoreError> {
+    sqlx::query!(
+        "update longhaul.batches set cancel_at = longhaul.now() where id = $1 and fence = $2 and status = 5",
         batch,
         fence
     )
     .execute(pool)
     .await?;
-    Ok(done.rows_affected() == 1)
+    Ok(())
 }

@@ -91,24 +91,34 @@ pub(super) async fn release_unheld(pool: &PgPool, account: i32, node: NodeId, he
     Ok(done.rows_affected())
 }
 
-/// The provider is done with it.
+/// The provider is done with it, and so has accepted it: what is refused next is refused for itself.
 pub(super) async fn ended(
     pool: &PgPool,
     batch: i64,
     fence: i64,
     results_url: Option<&str>,
 ) -> Result<bool, StoreError> {
-    let done = sqlx::query!(
-        "update longhaul.batches set status = case when status = 5 then 7 else status end,
-             ended_at = coalesce(ended_at, longhaul.now()), results_url = $3, downloads = downloads + 1
-         where id = $1 and fence = $2 and status in (5, 6, 7)",
+    let done = sqlx::query_scalar!(
+        r#"
+with done as (
+    update longhaul.batches set status = case when status = 5 then 7 else status end,
+        ended_at = coalesce(ended_at, longhaul.now()), results_url = $3, downloads = downloads + 1
+    where id = $1 and fence = $2 and status in (5, 6, 7)
+    returning account, status
+),
+accepted as (
+    update longhaul.accounts a set refused_in_row = 0 from done d
+    where a.id = d.account and d.status = 7 and a.refused_in_row > 0
+)
+select exists (select from done) as "done!"
+"#,
         batch,
         fence,
         results_url
     )
-    .execute(pool)
+    .fetch_one(pool)
     .await?;
-    Ok(done.rows_affected() == 1)
+    Ok(done)
 }
 
 /// A result line proved that an adopted batch is ours.
@@ -135,7 +145,8 @@ seen as (
     insert into longhaul.foreign_batches (account, provider_batch_id)
     select account, provider_batch_id from held on conflict do nothing
 )
-update longhaul.batches b set status = 4, provider_batch_id = null, adopted_at = null, check_at = null, owner = null
+update longhaul.batches b set status = case when b.abandoned_at is null then 4 else 9 end, provider_batch_id = null,
+    adopted_at = null, check_at = null, owner = null
 from held h where b.id = h.id
 "#,
         batch,
@@ -160,7 +171,8 @@ with held as materialized (
         )
     for update
 )
-update longhaul.batches b set status = 4, provider_batch_id = null, adopted_at = null, check_at = null, owner = null
+update longhaul.batches b set status = case when b.abandoned_at is null then 4 else 9 end, provider_batch_id = null,
+    adopted_at = null, check_at = null, owner = null
 from held h where b.id = h.id
 returning h.provider_batch_id
 "#,
@@ -197,6 +209,7 @@ pub(crate) struct Lines {
     pub cache_write_tokens: Vec<Option<i64>>,
     pub cache_read_tokens: Vec<Option<i64>>,
     pub nano_usd: Vec<Option<i64>>,
+    pub model: Vec<Option<String>>,
     /// The provider's words, where it has some.
     pub error: Vec<Option<String>>,
 }
@@ -220,15 +233,28 @@ with held as materialized (
 ),
 line as materialized (
     select l.*, i.run, i.wait, i.attempt from held h
-    cross join unnest($3::int[], $4::bytea[], $5::bigint[], $6::bigint[], $7::bigint[], $8::bigint[], $9::bigint[])
-        as l (item, line, input_tokens, output_tokens, cache_write_tokens, cache_read_tokens, nano_usd)
-    join longhaul.batch_items i on i.batch = h.id and i.item = l.item and i.status in (1, 2)
+    cross join unnest($3::int[], $4::bytea[], $5::bigint[], $6::bigint[], $7::bigint[], $8::bigint[], $9::bigint[],
+        $10::text[]) as l (item, line, input_tokens, output_tokens, cache_write_tokens, cache_read_tokens, nano_usd, model)
+    -- By key, whatever the planner thinks of the tables: one look-up for each line.
+    cross join lateral (
+        select i.run, i.wait, i.attempt from longhaul.batch_items i
+        where i.batch = h.id and i.item = l.item and i.status in (1, 2) limit 1
+    ) i
 ),
 locked as materialized (
-    select l.run, l.wait, l.item, l.attempt, octet_length(l.line) as bytes
+    select l.run, l.wait, l.item, l.attempt, octet_length(l.line) as bytes, l.input_tokens, l.output_tokens
     from (select * from line order by run) l cross join lateral (
         select from longhaul.runs r where r.id = l.run and r.status = 3 and r.wait = l.wait for update
     ) r
+),
+-- Those whose run does not wait for it, as this statement's snapshot saw it. Should it have been set going again since, the wait says so
+-- once it is locked: then the line is left for the next download.
+idle as materialized (
+    select l.item, w.status from (
+        select * from line where item not in (select k.item from locked k) order by run
+    ) l cross join lateral (
+        select w.status from longhaul.waits w where w.run = l.run and w.ordinal = l.wait for update
+    ) w
 ),
 answered as (
     -- Claims are cut by what they have to load: request and answer.
@@ -236,26 +262,28 @@ answered as (
         bytes = least(w.bytes::bigint + l.bytes, 2147483647)
     from locked l
     where w.run = l.run and w.ordinal = l.wait and w.status in (1, 2, 3)
-    returning w.run, w.ordinal, w.item, w.attempt, w.provider
+    returning w.run, w.ordinal, w.item, w.attempt, w.provider, l.bytes as line_bytes, l.input_tokens, l.output_tokens
 ),
 moved as (
     update longhaul.runs r set status = 1, ready_at = longhaul.now(), cursor = r.cursor + 1
     from answered a where r.id = a.run
-    returning r.id, r.cursor, a.ordinal, a.attempt, a.provider, a.item
+    returning r.id, r.cursor, a.ordinal, a.attempt, a.provider, a.line_bytes, a.input_tokens, a.output_tokens
 ),
 told as (
     insert into longhaul.events (run, ordinal, nonce, type, payload)
     select m.id, m.cursor - 1, longhaul.nonce(), 32, json_build_object('wait', m.ordinal, 'attempt', m.attempt,
-        'provider', m.provider, 'bytes', octet_length(l.line), 'input_tokens', l.input_tokens,
-        'output_tokens', l.output_tokens)
-    from moved m join line l on l.item = m.item
+        'provider', m.provider, 'bytes', m.line_bytes, 'input_tokens', m.input_tokens,
+        'output_tokens', m.output_tokens)
+    from moved m
 ),
 booked as (
-    update longhaul.batch_items i set status = case when a.run is null then 10 else 3 end, line = l.line,
+    update longhaul.batch_items i set status = case when l.item in (select a.item from answered a) then 3 else 10 end, line = l.line,
         input_tokens = l.input_tokens, output_tokens = l.output_tokens, cache_write_tokens = l.cache_write_tokens,
-        cache_read_tokens = l.cache_read_tokens, nano_usd = l.nano_usd, settled_at = longhaul.now()
-    from line l left join answered a on a.item = l.item
+        cache_read_tokens = l.cache_read_tokens, nano_usd = l.nano_usd, model = l.model,
+        settled_at = longhaul.now()
+    from line l
     where i.batch = $1 and i.item = l.item and i.status in (1, 2)
+        and l.item not in (select d.item from idle d where d.status in (1, 2, 3))
     returning i.item
 )
 select (select count(*) from booked) as "items!", (select count(*) from moved) as "waits!"
@@ -268,15 +296,17 @@ select (select count(*) from booked) as "items!", (select count(*) from moved) a
         &lines.output_tokens as _,
         &lines.cache_write_tokens as _,
         &lines.cache_read_tokens as _,
-        &lines.nano_usd as _
+        &lines.nano_usd as _,
+        &lines.model as _
     )
     .fetch_one(pool)
     .await?;
     Ok(Settled { items: row.items, waits: row.waits })
 }
 
-/// Lines that ask for another attempt: the wait is queued again, unless its budget of errors is used up. `counts` tells
-/// whether this attempt counts against it. Lines over budget are left for [`fail`].
+/// Lines that ask for another attempt: the wait is queued again, unless that has been done too often. `counts` tells whether this
+/// attempt was an error, which counts against the wait's own budget or, if it has none, this one; or the provider did not work on
+/// it, which counts against this one. Lines over budget are left for [`fail`].
 pub(super) async fn retry(
     pool: &PgPool,
     batch: i64,
@@ -294,22 +324,34 @@ with held as materialized (
 line as materialized (
     select l.*, i.run, i.wait from held h
     cross join unnest($3::int[], $4::smallint[], $5::bytea[]) as l (item, outcome, line)
-    join longhaul.batch_items i on i.batch = h.id and i.item = l.item and i.status in (1, 2)
+    -- By key, whatever the planner thinks of the tables: one look-up for each line.
+    cross join lateral (
+        select i.run, i.wait from longhaul.batch_items i
+        where i.batch = h.id and i.item = l.item and i.status in (1, 2) limit 1
+    ) i
 ),
 locked as materialized (
     select l.run, l.wait, l.item, l.outcome from (select * from line order by run) l cross join lateral (
         select from longhaul.runs r where r.id = l.run and r.status = 3 and r.wait = l.wait for update
     ) r
 ),
+-- Whether the wait is still this batch's, as it is once it is locked.
+asking as materialized (
+    -- The count is there to have the runs locked first.
+    select l.item from (select * from line where (select count(*) from locked) >= 0 order by run) l cross join lateral (
+        select w.status, w.batch from longhaul.waits w where w.run = l.run and w.ordinal = l.wait for update
+    ) w where w.status in (2, 3) and w.batch = $1
+),
 queued as (
     update longhaul.waits w set status = 1, batch = null, item = null, company = null, errors = w.errors + $6::bool::int,
+        returned = w.returned + (not $6)::int,
         -- Each failure doubles the pause, up to an hour.
         queued_at = longhaul.now() + case when $6 then
             least(coalesce(w.backoff_ms, $8::bigint) * (1 << least(w.errors, 20)), 3600000) * (0.75 + random() / 4)
             else $8::bigint end * interval '1 millisecond'
     from locked l
     where w.run = l.run and w.ordinal = l.wait and w.status in (2, 3) and w.batch = $1
-        and w.errors + $6::bool::int <= case when $6 then coalesce(w.budget, $7) else 32767 end
+        and case when $6 then w.errors < coalesce(w.budget, $7) else w.returned < $7 end
     returning w.run, w.ordinal, w.attempt, w.provider, l.item, l.outcome
 ),
 moved as (
@@ -325,9 +367,10 @@ told as (
 ),
 booked as (
     update longhaul.batch_items i set status = l.outcome, line = l.line, settled_at = longhaul.now()
-    -- Settled here: those that were queued again, and those whose wait does not ask any more.
-    from line l left join queued q on q.item = l.item left join locked k on k.item = l.item
-    where i.batch = $1 and i.item = l.item and i.status in (1, 2) and (q.run is not null or k.run is null)
+    -- Settled here: those that were queued again, and those whose wait does not ask any more, or asks by another batch.
+    from line l
+    where i.batch = $1 and i.item = l.item and i.status in (1, 2)
+        and (l.item in (select q.item from queued q) or l.item not in (select a.item from asking a))
     returning i.item
 )
 select (select count(*) from booked) as "items!", (select count(*) from moved) as "waits!"
@@ -356,12 +399,24 @@ with held as materialized (
 line as materialized (
     select l.*, i.run, i.wait from held h
     cross join unnest($3::int[], $4::smallint[], $5::bytea[], $6::text[]) as l (item, outcome, line, error)
-    join longhaul.batch_items i on i.batch = h.id and i.item = l.item and i.status in (1, 2)
+    -- By key, whatever the planner thinks of the tables: one look-up for each line.
+    cross join lateral (
+        select i.run, i.wait from longhaul.batch_items i
+        where i.batch = h.id and i.item = l.item and i.status in (1, 2) limit 1
+    ) i
 ),
 locked as materialized (
     select l.run, l.wait, l.item, l.outcome, l.error from (select * from line order by run) l cross join lateral (
         select from longhaul.runs r where r.id = l.run and r.status = 3 and r.wait = l.wait for update
     ) r
+),
+-- Whether the wait is still this batch's, as it is once it is locked.
+asking as materialized (
+    select l.item from (
+        select * from line where item not in (select k.item from locked k) order by run
+    ) l cross join lateral (
+        select w.status, w.batch from longhaul.waits w where w.run = l.run and w.ordinal = l.wait for update
+    ) w where w.status in (2, 3) and w.batch = $1
 ),
 failed as (
     update longhaul.waits w set status = 6 from locked l
@@ -384,11 +439,12 @@ told as (
 because as (
     insert into longhaul.outputs (run, error)
     select id, json_build_object('code', 'model-failed', 'step', step, 'message', coalesce(error, '')) from moved
-    on conflict (run) do update set body = null, error = excluded.error
+    on conflict (run) do update set body = null, error = excluded.error, finished_in = excluded.finished_in
 ),
 booked as (
     update longhaul.batch_items i set status = l.outcome, line = l.line, settled_at = longhaul.now()
     from line l where i.batch = $1 and i.item = l.item and i.status in (1, 2)
+        and l.item not in (select a.item from asking a)
     returning i.item
 )
 select (select count(*) from booked) as "items!", (select count(*) from moved) as "waits!"
@@ -405,18 +461,48 @@ select (select count(*) from booked) as "items!", (select count(*) from moved) a
     Ok(Settled { items: row.items, waits: row.waits })
 }
 
-/// Closes a batch whose items are all accounted for. `false`: some are not.
+/// Closes a batch whose items are all accounted for, and adds what its answers cost to what was spent; what was reserved for them is
+/// free. `false`: some are not.
 pub(super) async fn settle(pool: &PgPool, batch: i64, fence: i64) -> Result<bool, StoreError> {
-    let done = sqlx::query!(
-        "update longhaul.batches b set status = 8, settled_at = longhaul.now(), owner = null, check_at = null
-         where b.id = $1 and b.fence = $2 and b.status in (5, 7)
-             and not exists (select from longhaul.batch_items i where i.batch = b.id and i.status in (1, 2))",
+    let settled = sqlx::query_scalar!(
+        r#"
+with settled as (
+    update longhaul.batches b set status = 8, settled_at = longhaul.now(), owner = null, check_at = null
+    where b.id = $1 and b.fence = $2 and b.status in (5, 7)
+        and not exists (select from longhaul.batch_items i where i.batch = b.id and i.status in (1, 2))
+    returning b.id, b.account, (b.settled_at at time zone 'UTC')::date as day
+),
+booked as (
+    insert into longhaul.spent
+    select s.day, s.account, v.name, coalesce(i.model, ''), count(*), count(*) filter (where i.nano_usd is null),
+        count(*) filter (where i.status = 10), coalesce(sum(i.nano_usd), 0),
+        coalesce(sum(i.nano_usd) filter (where i.status = 10), 0), coalesce(sum(i.input_tokens), 0),
+        coalesce(sum(i.output_tokens), 0), coalesce(sum(i.cache_write_tokens), 0), coalesce(sum(i.cache_read_tokens), 0)
+    from settled s
+    join longhaul.batch_items i on i.batch = s.id and i.status in (3, 10)
+    join longhaul.runs r on r.id = i.run
+    join longhaul.workflow_versions v on v.id = r.workflow
+    group by s.day, s.account, v.name, coalesce(i.model, '')
+    -- Batches that are settled at the same time lock the rows they share in one order.
+    order by v.name, coalesce(i.model, '')
+    on conflict (workflow, account, day, model) do update set items = spent.items + excluded.items,
+        unpriced = spent.unpriced + excluded.unpriced, unused = spent.unused + excluded.unused,
+        nano_usd = spent.nano_usd + excluded.nano_usd,
+        unused_nano_usd = spent.unused_nano_usd + excluded.unused_nano_usd,
+        input_tokens = spent.input_tokens + excluded.input_tokens,
+        output_tokens = spent.output_tokens + excluded.output_tokens,
+        cache_write_tokens = spent.cache_write_tokens + excluded.cache_write_tokens,
+        cache_read_tokens = spent.cache_read_tokens + excluded.cache_read_tokens
+),
+free as (delete from longhaul.reserved f using settled s where f.batch = s.id)
+select exists (select from settled) as "settled!"
+"#,
         batch,
         fence
     )
-    .execute(pool)
+    .fetch_one(pool)
     .await?;
-    Ok(done.rows_affected() == 1)
+    Ok(settled)
 }
 
 /// The items of a batch that no result has accounted for.

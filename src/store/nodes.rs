@@ -38,17 +38,24 @@ pub(super) async fn register(
     Ok(())
 }
 
-/// Beats, and tells how far the node's actors have come. `false`: this node was declared dead.
-pub(super) async fn beat(conn: &mut PgConnection, id: NodeId, progress: i64) -> Result<bool, StoreError> {
-    let done = sqlx::query!(
-        "update longhaul.nodes set beat = beat + 1, beat_at = longhaul.now(), progress = $2
-         where id = $1 and dead_at is null",
+/// Beats, and tells how far the node's actors have come and whether the node is leaving. Answers whether an operator has asked it
+/// to. `None`: this node was declared dead.
+pub(super) async fn beat(
+    conn: &mut PgConnection,
+    id: NodeId,
+    progress: i64,
+    leaving: bool,
+) -> Result<Option<bool>, StoreError> {
+    let draining = sqlx::query_scalar!(
+        "update longhaul.nodes set beat = beat + 1, beat_at = longhaul.now(), progress = $2, draining = draining or $3
+         where id = $1 and dead_at is null returning draining",
         id.0,
-        progress
+        progress,
+        leaving
     )
-    .execute(conn)
+    .fetch_optional(conn)
     .await?;
-    Ok(done.rows_affected() == 1)
+    Ok(draining)
 }
 
 /// Says anew which versions of workflows a node has.

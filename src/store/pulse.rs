@@ -19,13 +19,13 @@ impl Pulse {
         Self { database, node, conn: None }
     }
 
-    /// Beats once. `false`: this node was declared dead, for good.
-    pub(crate) async fn beat(&mut self, progress: i64) -> Result<bool, StoreError> {
+    /// Beats once, and answers whether the node is to drain. `None`: it was declared dead, for good.
+    pub(crate) async fn beat(&mut self, progress: i64, leaving: bool) -> Result<Option<bool>, StoreError> {
         let mut conn = match self.conn.take() {
             Some(conn) => conn,
             None => self.database.connect().await?,
         };
-        let alive = within(nodes::beat(&mut conn, self.node, progress)).await?;
+        let alive = within(nodes::beat(&mut conn, self.node, progress, leaving)).await?;
         self.conn = Some(conn);
         Ok(alive)
     }

@@ -39,6 +39,10 @@ pub struct RunView {
     pub parent: Option<RunKey>,
     /// What it waits for.
     pub wait: Option<(WaitKind, WaitStatus)>,
+    /// Its tags in order; those of a branch are its root's.
+    pub tags: Vec<String>,
+    /// What its caller said of it, a JSON object as text.
+    pub metadata: Option<String>,
 }
 
 /// An entry of a run's ledger.
@@ -83,6 +87,25 @@ pub struct Counts {
     pub canceled: i64,
 }
 
+/// A living node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodeView {
+    /// Its id.
+    pub id: uuid::Uuid,
+    /// Its name.
+    pub name: String,
+    /// The version of this crate that it runs.
+    pub version: String,
+    /// How many runs it holds.
+    pub runs: i64,
+    /// Whether it takes no more.
+    pub draining: bool,
+    /// When it started.
+    pub started_at: DateTime<Utc>,
+    /// How long ago its last heartbeat was, in milliseconds.
+    pub beat_ago_ms: i64,
+}
+
 /// A batch as an operator sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BatchView {
@@ -125,40 +148,6 @@ pub struct BatchTotals {
     pub nano_usd: i64,
     /// Results whose cost is unknown.
     pub unpriced: i64,
-}
-
-/// A run by its id.
-pub(super) async fn run(pool: &PgPool, run_id: &str) -> Result<Option<RunView>, StoreError> {
-    let row = sqlx::query!(
-        r#"
-select r.id, r.run_id, v.name, v.version, r.status, r.step, r.cursor, r.errors, r.owner, r.created_at, r.finished_at,
-    r.removed_at, r.reason, r.parent, w.kind as "kind?", w.status as "wait_status?"
-from longhaul.runs r
-join longhaul.workflow_versions v on v.id = r.workflow
-left join longhaul.waits w on w.run = r.id and w.ordinal = r.wait
-where r.run_id = $1
-"#,
-        run_id
-    )
-    .fetch_optional(pool)
-    .await?;
-    Ok(row.map(|r| RunView {
-        key: RunKey(r.id),
-        run_id: r.run_id,
-        workflow: r.name,
-        version: r.version.max(0) as u32,
-        status: RunStatus::decode(r.status),
-        step: r.step,
-        events: r.cursor,
-        errors: r.errors.max(0) as u32,
-        owner: r.owner,
-        created_at: r.created_at,
-        finished_at: r.finished_at,
-        removed_at: r.removed_at,
-        reason: r.reason,
-        parent: r.parent.map(RunKey),
-        wait: r.kind.zip(r.wait_status).map(|(k, s)| (WaitKind::decode(k), WaitStatus::decode(s))),
-    }))
 }
 
 /// A page of a run's ledger, from an ordinal on.
@@ -208,38 +197,30 @@ from longhaul.runs r left join longhaul.outputs o on o.run = r.id where r.id = $
     Ok(row.map(|r| Outcome { status: RunStatus::decode(r.status), body: r.body, error: r.error }))
 }
 
-/// Runs by status. Reads the whole table.
-pub(super) async fn counts(pool: &PgPool) -> Result<Counts, StoreError> {
-    let rows = sqlx::query!(r#"select status, count(*) as "runs!" from longhaul.runs group by status"#)
-        .fetch_all(pool)
-        .await?;
-    let mut counts = Counts::default();
-    for row in rows {
-        match RunStatus::decode(row.status) {
-            RunStatus::Runnable => counts.runnable = row.runs,
-            RunStatus::Owned => counts.owned = row.runs,
-            RunStatus::Waiting => counts.waiting = row.runs,
-            RunStatus::Parked => counts.parked = row.runs,
-            RunStatus::Completed => counts.completed = row.runs,
-            RunStatus::Failed => counts.failed = row.runs,
-            RunStatus::Canceled => counts.canceled = row.runs,
-            RunStatus::Unknown(_) => {}
-        }
-    }
-    Ok(counts)
-}
-
-/// Runs held by each living node, by the node's name.
-pub(super) async fn held_by_node(pool: &PgPool) -> Result<Vec<(uuid::Uuid, String, i64)>, StoreError> {
+/// The living nodes, by name.
+pub(super) async fn living(pool: &PgPool) -> Result<Vec<NodeView>, StoreError> {
     let rows = sqlx::query!(
         r#"
-select n.id, n.name, count(r.id) as "runs!" from longhaul.nodes n left join longhaul.runs r on r.owner = n.id
-where n.dead_at is null group by n.id, n.name order by n.name
+select n.id, n.name, n.version, n.draining, n.started_at, count(r.id) as "runs!",
+    (extract(epoch from longhaul.now() - n.beat_at) * 1000)::bigint as "beat_ago_ms!"
+from longhaul.nodes n left join longhaul.runs r on r.owner = n.id
+where n.dead_at is null group by n.id order by n.name, n.id
 "#
     )
     .fetch_all(pool)
     .await?;
-    Ok(rows.into_iter().map(|r| (r.id, r.name, r.runs)).collect())
+    Ok(rows
+        .into_iter()
+        .map(|r| NodeView {
+            id: r.id,
+            name: r.name,
+            version: r.version,
+            runs: r.runs,
+            draining: r.draining,
+            started_at: r.started_at,
+            beat_ago_ms: r.beat_ago_ms,
+        })
+        .collect())
 }
 
 /// The latest batches.
@@ -322,7 +303,8 @@ pub(super) async fn quiescent(pool: &PgPool) -> Result<bool, StoreError> {
 select not exists (select from longhaul.runs where owner is not null)
     and not exists (select from longhaul.runs where ready_at is not null and ready_at <= longhaul.now())
     and not exists (
-        select from longhaul.waits where provider is not null and queued_at is not null and queued_at <= longhaul.now()
+        select from longhaul.waits where provider is not null and queued_at is not null and held_by is null
+            and queued_at <= longhaul.now()
     )
     and not exists (select from longhaul.waits where due_at is not null and due_at <= longhaul.now())
     and not exists (select from longhaul.live_calls where status = 2)

@@ -15,26 +15,31 @@ pub(crate) struct Queue {
     pub bytes: i64,
     /// How long the oldest has been waiting, in milliseconds.
     pub oldest_ms: i64,
-    /// Batches of the account that are under way.
+    /// Batches of the account and the group that are under way.
     pub in_flight: i64,
     /// These are suspected of having had a batch refused: at most so many travel together.
     pub company: Option<i32>,
 }
 
-/// Looks at what is to be sent, up to `limit` requests: those under suspicion first, the closest ones to being found guilty. Those whose
-/// deadline is closer than `live_ms` go live and are left out.
+/// Looks at what is to be sent of one group, up to `limit` requests: those under suspicion first, the closest ones to being found
+/// guilty. Without `suspects`, only those without suspicion. Those whose deadline is closer than `live_ms` go live and are left out.
 pub(super) async fn queue(
     pool: &PgPool,
     provider: &str,
+    group: &str,
     lease: Lease,
     limit: i64,
+    suspects: bool,
     live_ms: Option<i64>,
 ) -> Result<Queue, StoreError> {
     let company = sqlx::query_scalar!(
-        "select min(company) from longhaul.waits where provider = $1 and company is not null and queued_at is not null
-             and (deadline_at is null or $2::bigint is null
-                 or deadline_at > longhaul.now() + $2 * interval '1 millisecond')",
+        "select min(company) from longhaul.waits
+         where provider = $1 and batch_group = $2 and $3 and company is not null and queued_at is not null and held_by is null
+             and (deadline_at is null or $4::bigint is null
+                 or deadline_at > longhaul.now() + $4 * interval '1 millisecond')",
         provider,
+        group,
+        suspects,
         live_ms as _
     )
     .fetch_one(pool)
@@ -43,11 +48,13 @@ pub(super) async fn queue(
         r#"
 select count(*) as "requests!", coalesce(sum(bytes), 0)::bigint as "bytes!",
     coalesce(extract(epoch from longhaul.now() - min(queued_at)) * 1000, 0)::bigint as "oldest_ms!",
-    (select count(*) from longhaul.batches b where b.account = $2 and b.status between 1 and 7) as "in_flight!"
+    (select count(*) from longhaul.batches b where b.account = $2 and b.status between 1 and 7
+        and b.batch_group = $5) as "in_flight!"
 from (
-    select bytes, queued_at from longhaul.waits where provider = $1 and queued_at is not null
+    select bytes, queued_at from longhaul.waits
+    where provider = $1 and batch_group = $5 and queued_at is not null and held_by is null
         and queued_at <= longhaul.now() and company is not distinct from $4
-        and (deadline_at is null or $5::bigint is null or deadline_at > longhaul.now() + $5 * interval '1 millisecond')
+        and (deadline_at is null or $6::bigint is null or deadline_at > longhaul.now() + $6 * interval '1 millisecond')
     order by queued_at limit $3
 ) as waiting
 "#,
@@ -55,6 +62,7 @@ from (
         lease.account,
         limit,
         company,
+        group,
         live_ms as _
     )
     .fetch_one(pool)
@@ -64,30 +72,37 @@ from (
 }
 
 /// When the next request that is not due yet will be: in how many milliseconds.
-pub(super) async fn next_due(pool: &PgPool, provider: &str) -> Result<Option<i64>, StoreError> {
+pub(super) async fn next_due(pool: &PgPool, provider: &str, group: &str) -> Result<Option<i64>, StoreError> {
     let ms = sqlx::query_scalar!(
         r#"
 select (extract(epoch from min(queued_at) - longhaul.now()) * 1000)::bigint as ms
-from longhaul.waits where provider = $1 and queued_at > longhaul.now()
+from longhaul.waits where provider = $1 and batch_group = $2 and queued_at > longhaul.now() and held_by is null
 "#,
-        provider
+        provider,
+        group
     )
     .fetch_one(pool)
     .await?;
     Ok(ms)
 }
 
-/// Opens an empty batch under a lease. `None`: the lease is lost.
-pub(super) async fn open(pool: &PgPool, lease: Lease, intent: IntentId) -> Result<Option<i64>, StoreError> {
+/// Opens an empty batch under a lease, for requests of one group. `None`: the lease is lost.
+pub(super) async fn open(
+    pool: &PgPool,
+    lease: Lease,
+    intent: IntentId,
+    group: &str,
+) -> Result<Option<i64>, StoreError> {
     let id = sqlx::query_scalar!(
         r#"
-insert into longhaul.batches (account, intent, status, lease)
-select a.id, $3, 1, a.fence from longhaul.accounts a where a.id = $1 and a.fence = $2
+insert into longhaul.batches (account, intent, status, lease, batch_group)
+select a.id, $3, 1, a.fence, $4 from longhaul.accounts a where a.id = $1 and a.fence = $2
 returning id
 "#,
         lease.account,
         lease.fence,
-        intent.0
+        intent.0,
+        group
     )
     .fetch_optional(pool)
     .await?;
@@ -129,12 +144,12 @@ pub(super) async fn fill(
     let row = sqlx::query!(
         r#"
 with held as materialized (
-    select id from longhaul.batches where id = $2 and lease = $3 and status = 1 for update
+    select id, batch_group from longhaul.batches where id = $2 and lease = $3 and status = 1 for update
 ),
 pick as materialized (
     select w.run, w.ordinal, w.bytes, w.queued_at from longhaul.waits w
-    where w.provider = $1 and w.queued_at is not null and w.queued_at <= longhaul.now()
-        and w.company is not distinct from $9 and exists (select from held)
+    where w.provider = $1 and w.batch_group = (select batch_group from held) and w.queued_at is not null and w.held_by is null
+        and w.queued_at <= longhaul.now() and w.company is not distinct from $9
         and (w.deadline_at is null or $10::bigint is null
             or w.deadline_at > longhaul.now() + $10 * interval '1 millisecond')
     order by w.queued_at, w.run, w.ordinal limit $6 for update skip locked
@@ -200,11 +215,13 @@ where i.batch = $1 and i.item >= $2 order by i.item limit $3
     Ok(rows.into_iter().map(|r| (r.item, r.body)).collect())
 }
 
-/// Fixes a batch: how many, how long, and the digest of the exact body.
+/// Fixes a batch: how many, how long, and the digest of the exact body. `false`: one of its runs was canceled, its provider or account
+/// was paused, or the lease is lost.
 pub(super) async fn seal(
     pool: &PgPool,
     batch: i64,
     lease: Lease,
+    provider: &str,
     bytes: i64,
     digest: &[u8],
     api_version: &str,
@@ -213,17 +230,21 @@ pub(super) async fn seal(
         r#"
 update longhaul.batches b set status = 2, bytes = $3, digest = $4, api_version = $5, sealed_at = longhaul.now()
 where b.id = $1 and b.lease = $2 and b.status = 1 and b.n > 0
-    -- A cancel wins up to here.
+    -- A cancel wins up to here, and so does a late answer.
     and not exists (
         select from longhaul.batch_items i join longhaul.waits w on w.run = i.run and w.ordinal = i.wait
-        where i.batch = b.id and w.status = 8
+        where i.batch = b.id and (w.status <> 2 or w.batch is distinct from b.id)
+    )
+    and not exists (
+        select from longhaul.pauses p where p.kind = 1 and p.subject = $6 or p.kind = 2 and p.subject = b.account::text
     )
 "#,
         batch,
         lease.fence,
         bytes,
         digest,
-        api_version
+        api_version,
+        provider
     )
     .execute(pool)
     .await?;

@@ -27,32 +27,34 @@ pub(super) async fn remove(
     let row = sqlx::query!(
         r#"
 with recursive due as materialized (
-    select r.id, r.finished_at from longhaul.runs r
+    select r.id, r.finished_at, r.fence from longhaul.runs r
     where r.finished_at is not null and r.parent is null and r.removed_at is null
         and (r.finished_at, r.id) > (timestamptz 'epoch' + $1::bigint * interval '1 microsecond', $2)
         and r.finished_at <= longhaul.now() - least($3::bigint, $4::bigint) * interval '1 millisecond'
     order by r.finished_at, r.id limit $5
 ),
 tree as (
-    select d.id as root, d.id as run from due d
+    select d.id as root, d.id as run, d.fence from due d
     join longhaul.runs r on r.id = d.id and r.finished_at <= longhaul.now() -
         case when r.status = 6 then $4::bigint else $3::bigint end * interval '1 millisecond'
     where not exists (select from longhaul.holds h where h.run = d.id)
     union all
-    select t.root, f.child from tree t join longhaul.fork_branches f on f.run = t.run
+    select t.root, f.child, c.fence from tree t join longhaul.fork_branches f on f.run = t.run join longhaul.runs c on c.id = f.child
 ),
 locked as materialized (
     select t.root, t.run, r.status from (select * from tree order by run) t cross join lateral (
-        select r.status from longhaul.runs r where r.id = t.run and r.removed_at is null for update
+        select r.status from longhaul.runs r where r.id = t.run and r.fence = t.fence and r.removed_at is null for update
     ) r
 ),
--- Judged by what the locks have found: a run may have been set going again since this statement looked.
+-- Judged by what the locks have found: a run may have been set going again, or held, since this statement looked. Both raise its fence.
 ripe as materialized (
     select l.root from locked l group by l.root
     having bool_and(l.status in (5, 6, 7)) and count(*) = (select count(*) from tree t where t.root = l.root)
         and not bool_or(exists (
             select from longhaul.batch_items i join longhaul.batches b on b.id = i.batch
-            where i.run = l.run and (i.status in (1, 2) or b.status < 8)
+            -- What was given back is over; what was in doubt may show up for two days.
+            where i.run = l.run and (b.status < 8 or b.status = 9 and b.ambiguous_at is not null
+                and b.abandoned_at > longhaul.now() - interval '2 days')
         ) or exists (select from longhaul.live_calls c where c.run = l.run and c.status = 2))
 ),
 gone as materialized (select l.root, l.run from locked l join ripe p on p.root = l.root),
@@ -63,7 +65,13 @@ answer as (delete from longhaul.answers a using gone g where a.run = g.run),
 output as (delete from longhaul.outputs o using gone g where o.run = g.run),
 branch as (delete from longhaul.fork_branches f using gone g where f.run = g.run),
 orders as (delete from longhaul.cancel_orders o using gone g where o.run = g.run),
-input as (update longhaul.inputs i set body = null from ripe p where i.run = p.root),
+-- For what enqueues by plain SQL, which does not know the canonical digest.
+input as (
+    update longhaul.inputs i set body = null, metadata = null, text_digest = sha256(convert_to(i.body::text, 'UTF8'))
+    from ripe p where i.run = p.root
+),
+tags as (delete from longhaul.run_tags t using ripe p where t.run = p.root),
+budget as (delete from longhaul.budgets b using ripe p where b.kind = 3 and b.subject = p.root::text),
 item as (
     delete from longhaul.batch_items i using gone g where i.run = g.run
     returning i.batch, i.status, i.nano_usd
@@ -120,6 +128,23 @@ from due d
 /// A term that nothing outlives: a thousand years.
 const NEVER_MS: i64 = 1_000 * 366 * 24 * 3_600_000;
 
+/// The place of the first root over after that place.
+pub(super) async fn next_over(pool: &PgPool, after: (i64, i64)) -> Result<Option<(i64, i64)>, StoreError> {
+    let row = sqlx::query!(
+        r#"
+select (extract(epoch from r.finished_at) * 1000000)::bigint as "micros!", r.id from longhaul.runs r
+where r.finished_at is not null and r.parent is null and r.removed_at is null
+    and (r.finished_at, r.id) > (timestamptz 'epoch' + $1::bigint * interval '1 microsecond', $2)
+order by r.finished_at, r.id limit 1
+"#,
+        after.0,
+        after.1
+    )
+    .fetch_optional(pool)
+    .await?;
+    Ok(row.map(|r| (r.micros, r.id)))
+}
+
 /// Takes away what had stayed of roots whose records were removed long enough ago. Answers how many.
 pub(super) async fn forget(pool: &PgPool, term_ms: i64, limit: i64) -> Result<i64, StoreError> {
     let gone = sqlx::query_scalar!(
@@ -151,7 +176,8 @@ with root as materialized (
     select r.id from longhaul.runs r
     where r.id = (select coalesce(x.root, x.id) from longhaul.runs x where x.run_id = $1) and r.removed_at is null
     for update
-)
+),
+raised as (update longhaul.runs r set fence = r.fence + 1 from root o where r.id = o.id and r.status in (5, 6, 7))
 insert into longhaul.holds (run, by, why) select id, $2, $3 from root
 on conflict (run) do update set by = excluded.by, why = excluded.why
 "#,

@@ -2,7 +2,7 @@
 
 use super::accounts::Lease;
 use super::error::StoreError;
-use crate::domain::BatchStatus;
+use crate::domain::{BatchStatus, IntentId};
 use crate::store::codec::Code;
 use sqlx::PgPool;
 use sqlx::types::chrono::{DateTime, Utc};
@@ -11,6 +11,7 @@ use sqlx::types::chrono::{DateTime, Utc};
 #[derive(Debug, Clone)]
 pub(crate) struct Intent {
     pub batch: i64,
+    pub intent: IntentId,
     pub status: BatchStatus,
     pub n: i32,
     /// Listed batches older than this are not it.
@@ -19,6 +20,8 @@ pub(crate) struct Intent {
     pub sent_ms_ago: i64,
     /// How long sending it may have taken, in milliseconds.
     pub send_limit_ms: i64,
+    /// It had been given up on, and may have been found all the same.
+    pub late: bool,
 }
 
 /// A new holder of the lease takes up what an earlier one left: every unfinished intent of the account comes under its
@@ -38,7 +41,8 @@ pub(super) async fn adopt_lease(pool: &PgPool, lease: Lease) -> Result<Vec<Inten
 async fn intents(pool: &PgPool, lease: Lease) -> Result<Vec<Intent>, StoreError> {
     let rows = sqlx::query!(
         r#"
-select id, status, n, watermark_at, coalesce(send_limit_ms, 0) as "send_limit_ms!",
+select id, intent, status, n, watermark_at, coalesce(send_limit_ms, 0) as "send_limit_ms!",
+    abandoned_at is not null as "late!",
     coalesce(extract(epoch from longhaul.now() - sending_at) * 1000, 0)::bigint as "sent_ms_ago!"
 from longhaul.batches where account = $1 and ((lease = $2 and status between 1 and 4) or status = 6) order by id
 "#,
@@ -51,17 +55,25 @@ from longhaul.batches where account = $1 and ((lease = $2 and status between 1 a
         .into_iter()
         .map(|r| Intent {
             batch: r.id,
+            intent: IntentId(r.intent),
             status: BatchStatus::decode(r.status),
             n: r.n,
             watermark_at: r.watermark_at,
             sent_ms_ago: r.sent_ms_ago,
             send_limit_ms: r.send_limit_ms,
+            late: r.late,
         })
         .collect())
 }
 
-/// The provider has it, under this id.
-pub(super) async fn created(pool: &PgPool, batch: i64, lease: Lease, id: &str) -> Result<bool, StoreError> {
+/// The provider has it, under this id. `accepted`: for good, as far as its form goes.
+pub(super) async fn created(
+    pool: &PgPool,
+    batch: i64,
+    lease: Lease,
+    id: &str,
+    accepted: bool,
+) -> Result<bool, StoreError> {
     let kept = sqlx::query_scalar!(
         r#"
 with kept as (
@@ -72,14 +84,16 @@ with kept as (
 ),
 -- Something is accepted: what is refused is refused for itself.
 accepted as (
-    update longhaul.accounts set refused_in_row = 0 where id = $4 and refused_in_row > 0 and exists (select from kept)
+    update longhaul.accounts set refused_in_row = 0 where id = $4 and refused_in_row > 0 and $5
+        and exists (select from kept)
 )
 select exists (select from kept) as "kept!"
 "#,
         batch,
         lease.fence,
         id,
-        lease.account
+        lease.account,
+        accepted
     )
     .fetch_one(pool)
     .await?;
@@ -100,11 +114,19 @@ pub(super) async fn ambiguous(pool: &PgPool, batch: i64, lease: Lease, why: &str
     Ok(done.rows_affected() == 1)
 }
 
-/// A listed batch that may be it: its results will tell.
-pub(super) async fn adopt(pool: &PgPool, batch: i64, lease: Lease, id: &str) -> Result<bool, StoreError> {
+/// A listed batch that may be it: its results will tell. `certain`: it carries our intent, so it is.
+pub(super) async fn adopt(
+    pool: &PgPool,
+    batch: i64,
+    lease: Lease,
+    id: &str,
+    certain: bool,
+) -> Result<bool, StoreError> {
     let done = sqlx::query!(
         r#"
-update longhaul.batches b set status = 6, provider_batch_id = $3, adopted_at = longhaul.now(), check_at = longhaul.now()
+update longhaul.batches b set status = case when $4 then 5 else 6 end, provider_batch_id = $3,
+    adopted_at = longhaul.now(), check_at = longhaul.now(),
+    submitted_at = case when $4 then longhaul.now() end, verified_at = case when $4 then longhaul.now() end
 where b.id = $1 and b.lease = $2 and b.status = 4
     and not exists (
         select from longhaul.batches o where o.account = b.account and o.provider_batch_id = $3
@@ -112,7 +134,8 @@ where b.id = $1 and b.lease = $2 and b.status = 4
 "#,
         batch,
         lease.fence,
-        id
+        id,
+        certain
     )
     .execute(pool)
     .await?;
@@ -152,15 +175,16 @@ back as materialized (
     select i.run, i.wait from longhaul.batch_items i join held h on i.batch = h.id order by i.run
 ),
 locked as materialized (
-    select w.run, w.ordinal from back b join longhaul.waits w on w.run = b.run and w.ordinal = b.wait
-    where w.batch = $1 and w.status in (2, 3) order by w.run, w.ordinal for update of w
+    -- With their status as it is once they are locked: what was stopped may be set going again at the same time.
+    select w.run, w.ordinal, w.status from back b join longhaul.waits w on w.run = b.run and w.ordinal = b.wait
+    where w.batch = $1 and w.status in (2, 3, 8) order by w.run, w.ordinal for update of w
 ),
 queued as (
-    update longhaul.waits w set status = 1, batch = null, item = null,
-        queued_at = longhaul.now() + $3::bigint * interval '1 millisecond'
+    update longhaul.waits w set status = case when l.status = 8 then 8 else 1 end, batch = null, item = null,
+        queued_at = case when l.status <> 8 then longhaul.now() + $3::bigint * interval '1 millisecond' end
     from locked l where w.run = l.run and w.ordinal = l.ordinal
 )
-update longhaul.batches b set status = 9, abandoned_at = longhaul.now(), check_at = null, note = $4
+update longhaul.batches b set status = 9, abandoned_at = coalesce(b.abandoned_at, longhaul.now()), check_at = null, note = $4
 from held h where b.id = h.id
 returning b.id
 "#,
@@ -235,4 +259,21 @@ order by b.id
     .fetch_all(pool)
     .await?;
     Ok(rows)
+}
+
+/// Whether no other batch of its account and group is under way.
+pub(super) async fn alone(pool: &PgPool, batch: i64) -> Result<bool, StoreError> {
+    let alone = sqlx::query_scalar!(
+        r#"
+select not exists (
+    select from longhaul.batches o where o.account = b.account and o.batch_group = b.batch_group and o.id <> b.id
+        and o.status between 3 and 7
+) as "alone!"
+from longhaul.batches b where b.id = $1
+"#,
+        batch
+    )
+    .fetch_one(pool)
+    .await?;
+    Ok(alone)
 }

@@ -48,13 +48,14 @@ pub(super) async fn register(pool: &PgPool, of: &Manifest, by: Registrar) -> Res
         // another transaction inserted meanwhile is not in the first one's snapshot.
         let Some(row) = find(pool, &of.workflow, version).await? else {
             sqlx::query!(
-                "insert into longhaul.workflow_versions (name, version, steps, manifest, fingerprint)
-                 values ($1, $2, $3, $4::text::json, $5) on conflict do nothing",
+                "insert into longhaul.workflow_versions (name, version, steps, manifest, fingerprint, entry)
+                 values ($1, $2, $3, $4::text::json, $5, $6) on conflict do nothing",
                 &of.workflow,
                 version,
                 &steps,
                 manifest.as_str(),
-                fingerprint
+                fingerprint,
+                &of.entry
             )
             .execute(pool)
             .await?;
@@ -78,14 +79,15 @@ pub(super) async fn register(pool: &PgPool, of: &Manifest, by: Registrar) -> Res
             return Ok(Registered { key: row.id, before: None });
         }
         let written = sqlx::query!(
-            "update longhaul.workflow_versions set steps = $2, manifest = $3::text::json, fingerprint = $4
+            "update longhaul.workflow_versions set steps = $2, manifest = $3::text::json, fingerprint = $4, entry = $7
              where id = $1 and steps = $5 and fingerprint is not distinct from $6",
             row.id,
             &steps,
             manifest.as_str(),
             fingerprint,
             &row.steps,
-            row.fingerprint
+            row.fingerprint,
+            &of.entry
         )
         .execute(pool)
         .await?;

@@ -3,6 +3,7 @@
 use crate::flows::Asking;
 use crate::support::{config, eventually};
 use longhaul::provider::anthropic::{Anthropic, ApiKey};
+use longhaul::provider::openai::OpenAi;
 use longhaul::{BatchStatus, Config, Node};
 use longhaul_sandbox::postgres::testing::TestDatabase;
 use longhaul_sandbox::provider::{
@@ -41,6 +42,11 @@ impl Models {
 
     pub fn provider(&self) -> Anthropic {
         Anthropic::new(ApiKey::new("sk-test")).unwrap().base_url(self.sandbox.base_url())
+    }
+
+    /// The same as a provider, if the sandbox speaks OpenAI's API.
+    pub fn openai(&self) -> OpenAi {
+        OpenAi::new(ApiKey::new("sk-test")).unwrap().base_url(self.sandbox.base_url())
     }
 
     pub fn inject(&self, operation: Operation, when: When, fault: Fault) {
@@ -119,7 +125,7 @@ pub async fn check_paid(models: &Models, conn: &mut PgConnection) {
         "select count(*), coalesce(sum(nano_usd), 0)::bigint, coalesce(sum(input_tokens), 0)::bigint,
              coalesce(sum(output_tokens), 0)::bigint from longhaul.batch_items where status in (3, 10)",
     )
-    .fetch_one(conn)
+    .fetch_one(&mut *conn)
     .await
     .unwrap();
     let paid = models.paid();
@@ -127,4 +133,34 @@ pub async fn check_paid(models: &Models, conn: &mut PgConnection) {
     assert_eq!(cost, summary.nano_usd_batch as i64);
     assert_eq!(read, paid.iter().map(|p| p.input_tokens as i64).sum::<i64>());
     assert_eq!(written, paid.iter().map(|p| p.output_tokens as i64).sum::<i64>());
+    check_spent(conn).await;
+}
+
+/// The sums that stay are those of the items of settled batches, and nothing is reserved for those any more.
+pub async fn check_spent(conn: &mut PgConnection) {
+    type Sums = (i64, i64, i64, i64, i64);
+    let booked: Sums = sqlx::query_as(
+        "select count(*), count(*) filter (where i.nano_usd is null), count(*) filter (where i.status = 10),
+             coalesce(sum(i.nano_usd), 0)::bigint, coalesce(sum(i.nano_usd) filter (where i.status = 10), 0)::bigint
+         from longhaul.batch_items i join longhaul.batches b on b.id = i.batch
+         where i.status in (3, 10) and b.status = 8",
+    )
+    .fetch_one(&mut *conn)
+    .await
+    .unwrap();
+    let summed: Sums = sqlx::query_as(
+        "select coalesce(sum(items), 0)::bigint, coalesce(sum(unpriced), 0)::bigint, coalesce(sum(unused), 0)::bigint,
+             coalesce(sum(nano_usd), 0)::bigint, coalesce(sum(unused_nano_usd), 0)::bigint from longhaul.spent",
+    )
+    .fetch_one(&mut *conn)
+    .await
+    .unwrap();
+    assert_eq!(summed, booked, "items, without a price, unused, nano-dollars, unused nano-dollars");
+    let reserved: i64 = sqlx::query_scalar(
+        "select count(*) from longhaul.reserved r join longhaul.batches b on b.id = r.batch where b.status = 8",
+    )
+    .fetch_one(conn)
+    .await
+    .unwrap();
+    assert_eq!(reserved, 0);
 }

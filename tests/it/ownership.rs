@@ -28,7 +28,7 @@ async fn two_nodes_share_the_work() {
     let (a, b) = (start("a").await, start("b").await);
     eventually("both hold all they can", async || (a.running() == 20 && b.running() == 20).then_some(())).await;
     let mut held: Vec<(String, i64)> =
-        client.nodes().await.unwrap().into_iter().map(|(_, name, runs)| (name, runs)).collect();
+        client.nodes().await.unwrap().into_iter().map(|node| (node.name, node.runs)).collect();
     held.sort();
     assert_eq!(held, [("a".into(), 20), ("b".into(), 20)]);
     trial.gate.open();

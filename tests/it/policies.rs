@@ -4,9 +4,12 @@ use crate::models::{Models, asking, check_paid, until_batch};
 use crate::support::{
     check, config, connect, database, eventually, execute, failure, number, until_over, until_status,
 };
-use longhaul::{BatchStatus, Branch, Client, FailureCode, Next, Node, Rehearsal, Reply, Result, Run, RunStatus};
+use longhaul::{
+    BatchStatus, Branch, Client, EventType, FailureCode, Next, Node, Rehearsal, Reply, Result, Run, RunStatus,
+};
 use longhaul::{StepError, Workflow, workflow};
 use longhaul_sandbox::postgres::testing::TestDatabase;
+use longhaul_sandbox::provider::{Fault, Operation, When};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::sync::Arc;
@@ -168,6 +171,11 @@ async fn output(client: &Client, what: &str) -> String {
     client.enqueue::<Crew>(what, what.into()).await.unwrap().output().await.unwrap()
 }
 
+async fn asking_node(db: &TestDatabase, models: &Models, crew: &Crew) -> Node {
+    let builder = Node::builder(db.url()).workflow(crew.clone()).provider("claude", models.provider());
+    builder.config(asking("a")).start().await.unwrap()
+}
+
 /// The branches that wait for mail, in the order of their ids.
 async fn waiting_for_mail(db: &TestDatabase) -> Vec<String> {
     let mut conn = connect(db).await;
@@ -233,24 +241,10 @@ async fn retrying_the_branch_that_failed_is_enough() {
     node.shutdown().await.unwrap();
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn an_answer_that_comes_while_stopped_is_paid_once_and_serves() {
-    let db = database().await;
-    let models = Models::slow().await;
-    let crew = Crew::broken();
-    let node = Node::builder(db.url())
-        .workflow(crew.clone())
-        .provider("claude", models.provider())
-        .config(asking("a"))
-        .start()
-        .await
-        .unwrap();
-    let (client, mut conn) = (node.client(), connect(&db).await);
-    let run = client.enqueue::<Crew>("models", "models".into()).await.unwrap();
-    until_batch(&mut conn, BatchStatus::Submitted).await;
-    // One is answered by hand, so that it can fail while the others are at the provider.
+/// One is answered by hand, so that it can fail while the others are at the provider.
+async fn let_one_fail(conn: &mut sqlx::PgConnection) {
     execute(
-        &mut conn,
+        conn,
         "with w as (update longhaul.waits set status = 4 where (run, ordinal) in (
              select r.id, r.wait from longhaul.runs r where r.parent is not null order by r.id limit 1) returning run, ordinal),
          a as (insert into longhaul.answers (run, ordinal, body) select run, ordinal, '{\"content\": []}' from w),
@@ -259,6 +253,81 @@ async fn an_answer_that_comes_while_stopped_is_paid_once_and_serves() {
          insert into longhaul.events (run, ordinal, nonce, type, payload) select id, cursor - 1, 1, 32, '{}' from r",
     )
     .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_stopped_asks_anew_when_its_batch_was_given_up() {
+    let db = database().await;
+    let models = Models::slow().await;
+    models.inject(Operation::Cancel, When::Always, Fault::status(500));
+    let crew = Crew::broken();
+    let node = asking_node(&db, &models, &crew).await;
+    let (client, mut conn) = (node.client(), connect(&db).await);
+    let run = client.enqueue::<Crew>("models", "models".into()).await.unwrap();
+    until_batch(&mut conn, BatchStatus::Submitted).await;
+    let_one_fail(&mut conn).await;
+    until_status(&client, "models", RunStatus::Failed).await;
+    // As a send is left that was given up on while they were stopped.
+    execute(
+        &mut conn,
+        "update longhaul.batches set status = 9, abandoned_at = longhaul.now(), check_at = null, owner = null, fence = fence + 1",
+    )
+    .await;
+    crew.mend();
+    client.retry("models").await.unwrap();
+    let second = eventually("they are asked again", async || models.control.batches().get(1).cloned()).await;
+    models.control.finish(&second);
+    assert_eq!(run.output().await.unwrap(), ", echo say 1, echo say 2, echo say 3");
+    node.shutdown().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_parked_when_it_was_stopped_is_parked_again() {
+    let db = database().await;
+    let crew = Crew::default();
+    let node = node(&db, "a", &crew).await;
+    let client = node.client();
+    client.enqueue::<Crew>("outside", "outside".into()).await.unwrap();
+    let mail = eventually("three wait for mail", async || {
+        let mail = waiting_for_mail(&db).await;
+        (mail.len() == 3).then_some(mail)
+    })
+    .await;
+    // One is held back by an operator, and another one is what the fork stops it for.
+    let mut conn = connect(&db).await;
+    execute(
+        &mut conn,
+        "with r as (update longhaul.runs set status = 4, reason = 'mine', cursor = cursor + 1 where id = (
+             select child from longhaul.fork_branches where name = 'mail') returning id, cursor)
+         insert into longhaul.events (run, ordinal, nonce, type, payload) select id, cursor - 1, 1, 5, '{}' from r",
+    )
+    .await;
+    for other in &mail[1..] {
+        client.cancel(other).await.unwrap();
+    }
+    until_status(&client, "outside", RunStatus::Failed).await;
+    assert_eq!(client.run(&mail[0]).await.unwrap().status, RunStatus::Canceled);
+    // Set going again, it is parked again, not asked again; and since the other one is canceled for good, it is stopped again.
+    let _ = client.retry("outside").await;
+    until_status(&client, "outside", RunStatus::Failed).await;
+    let kinds: Vec<_> = client.events(&mail[0]).await.unwrap().iter().map(|e| e.kind).collect();
+    let end = [EventType::RunParked, EventType::RunCanceled, EventType::RunRetried, EventType::RunCanceled];
+    assert!(kinds.ends_with(&end), "{kinds:?}");
+    node.shutdown().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_that_comes_while_stopped_is_paid_once_and_serves() {
+    let db = database().await;
+    let models = Models::slow().await;
+    let crew = Crew::broken();
+    // Nobody waits for the batch for a while, and its provider finishes it all the same.
+    models.inject(Operation::Cancel, When::Always, Fault::status(500));
+    let node = asking_node(&db, &models, &crew).await;
+    let (client, mut conn) = (node.client(), connect(&db).await);
+    let run = client.enqueue::<Crew>("models", "models".into()).await.unwrap();
+    until_batch(&mut conn, BatchStatus::Submitted).await;
+    let_one_fail(&mut conn).await;
     until_status(&client, "models", RunStatus::Failed).await;
     assert_eq!(client.counts().await.unwrap().canceled, 3);
     // Its answers come now, for nobody.

@@ -179,17 +179,42 @@ async fn a_root_stays_as_long_as_anything_below_it_is_open() {
     office.after_a_sweep().await;
     assert!(office.client.run("wait").await.unwrap().removed_at.is_none());
     assert!(!office.client.events("wait").await.unwrap().is_empty());
-    // Canceled, with a request that no result has accounted for.
+    // Canceled, with a request in a send that was in doubt and may show up.
     execute(
         &mut office.conn,
         "update longhaul.runs set status = 7, owner = null, ready_at = null, finished_at = longhaul.now() where status < 5;
-         update longhaul.batch_items i set status = 2, settled_at = null, line = null from longhaul.runs r, longhaul.runs p
-         where r.id = i.run and p.id = r.parent and p.run_id = 'wait';
+         update longhaul.batches b set status = 9, check_at = null, ambiguous_at = longhaul.now(), abandoned_at = longhaul.now()
+         from longhaul.batch_items i, longhaul.runs r, longhaul.runs p
+         where i.batch = b.id and r.id = i.run and p.id = r.parent and p.run_id = 'wait';
          delete from longhaul.runs where run_id = 'mark'",
     )
     .await;
-    assert_eq!(number(&mut office.conn, "select count(*) from longhaul.batch_items where status = 2").await, 1);
+    assert_eq!(number(&mut office.conn, "select count(*) from longhaul.batches where status = 9").await, 1);
     office.after_a_sweep().await;
     assert!(office.client.run("wait").await.unwrap().removed_at.is_none());
+    office.node.shutdown().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_root_that_cannot_be_removed_is_passed_over() {
+    let mut office = Office::open().await;
+    office.run("stuck", "go", RunStatus::Completed).await;
+    office.run("later", "go", RunStatus::Completed).await;
+    execute(
+        &mut office.conn,
+        "create function public.no() returns trigger language plpgsql as $$ begin raise exception 'too much'; end $$;
+         create trigger no before delete on longhaul.outputs for each row
+             when (old.body::text like '%' || 'stuck' || '%') execute function public.no()",
+    )
+    .await;
+    execute(
+        &mut office.conn,
+        "update longhaul.outputs o set body = '\"stuck\"' from longhaul.runs r where r.id = o.run and r.run_id = 'stuck'",
+    )
+    .await;
+    office.node.advance(31 * DAY).await.unwrap();
+    office.until_removed("later").await;
+    assert!(office.client.run("stuck").await.unwrap().removed_at.is_none());
+    assert!(office.client.handle::<Errand>("stuck").await.unwrap().output().await.is_ok(), "it is whole");
     office.node.shutdown().await.unwrap();
 }

@@ -76,6 +76,26 @@ async fn a_batch_that_is_too_large_is_halved() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn requests_that_are_too_large_alone_fail_alone_and_park_nothing() {
+    let config = SandboxConfig::default().processing(Duration::from_millis(30)).max_bytes(4_000);
+    let (db, models) = (database().await, Models::with(config).await);
+    let mut inputs = questions(8);
+    (0..4).for_each(|k| inputs[k] = "x".repeat(5_000));
+    let client = enqueue(&db, inputs).await;
+    let node = models.node(&db, &Asking::default()).await;
+    until_over(&client).await;
+    let counts = client.counts().await.unwrap();
+    assert_eq!((counts.completed, counts.failed), (4, 4), "{counts:?}");
+    let (code, why) = failure::<Asking>(&client, "r0").await;
+    assert!(code == FailureCode::ModelFailed && why.contains("413"), "{why}");
+    let mut conn = connect(&db).await;
+    assert_eq!(number(&mut conn, "select count(*) from longhaul.accounts where parked is not null").await, 0);
+    check_paid(&models, &mut conn).await;
+    check(&db).await;
+    node.shutdown().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_is_about_the_account_costs_few_runs_and_parks_it() {
     let (db, models) = (database().await, Models::start().await);
     let body = r#"{"type":"error","error":{"type":"invalid_request_error","message":"this is new to everybody"}}"#;
@@ -85,7 +105,9 @@ async fn what_is_about_the_account_costs_few_runs_and_parks_it() {
     let node = models.node(&db, &Asking::default()).await;
     let mut conn = connect(&db).await;
     eventually("the account is parked", async || {
-        (number(&mut conn, "select count(*) from longhaul.accounts where parked like '%new to everybody%'").await == 1)
+        (number(&mut conn, "select count(*) from longhaul.accounts where parked like '3 requests%new to everybody%'")
+            .await
+            == 1)
             .then_some(())
     })
     .await;

@@ -17,6 +17,7 @@ use std::collections::BTreeMap;
 /// What `--json` prints. The names are part of the command's interface.
 #[derive(Debug, Serialize)]
 pub(super) struct Figures {
+    /// Runs that were enqueued, and how many of them came to which end. Branches are runs of their own and not among them.
     pub runs: i64,
     pub completed: i64,
     pub failed: i64,
@@ -42,9 +43,16 @@ pub(super) struct Figures {
     pub seconds: f64,
     /// The most memory that any worker ever had.
     pub worker_peak_rss_mb: f64,
+    /// Turns of conversations in which a tool was used, in runs that have forked, and questions that were answered by somebody;
+    /// each as the ledger tells.
+    pub tool_calls: i64,
+    pub forks: i64,
+    pub human_answers: i64,
+    /// Who answered how many of them: `script` or `terminal`.
+    pub answered_by: BTreeMap<&'static str, u64>,
     pub nano_usd_batch: i64,
     pub nano_usd_live: u64,
-    /// Runs completed, as each worker told; the killed one's is what it told last.
+    /// Enqueued runs completed, as each worker told; the killed one's is what it told last.
     pub runs_per_worker: BTreeMap<String, u64>,
 }
 
@@ -55,6 +63,7 @@ pub(super) async fn gather(
     client: &Client,
     fleet: &Fleet,
     played: &Played,
+    answered_by: BTreeMap<&'static str, u64>,
 ) -> Result<(Figures, Report), CliError> {
     if let Some(plant) = &args.plant {
         audit_plant::plant(&Database::new(&stage.database)?, plant).await?;
@@ -81,6 +90,10 @@ pub(super) async fn gather(
         audit_violations: report.counts.iter().map(|(_, n)| n).sum(),
         seconds: tenths(played.took.as_secs_f64()),
         worker_peak_rss_mb: tenths(peak_kb as f64 / 1024.0),
+        tool_calls: client.count_events(Some(EventType::ToolsCompleted)).await?,
+        forks: client.count_events(Some(EventType::ForkOpened)).await?,
+        human_answers: client.count_events(Some(EventType::HumanAnswered)).await?,
+        answered_by,
         nano_usd_batch: totals.nano_usd,
         nano_usd_live: summary.nano_usd_live,
         runs_per_worker: fleet.heard().map(|(name, heard)| (name.to_owned(), heard.completed)).collect(),

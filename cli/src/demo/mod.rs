@@ -3,7 +3,7 @@
 //! This process brings up a database ([`stage`]) and a local provider, starts workers as processes of their own
 //! ([`fleet`], [`worker`]), and plays the story ([`story`]): some runs are completed; then, while the provider holds the reply
 //! of a batch that it has accepted and the worker holds runs, that worker is killed with SIGKILL and another one starts.
-//! When all runs are over, the tables are audited against the provider's own ledger of what it was paid for ([`figures`]),
+//! Where the workflow asks a person, [`reviewer`] answers. When all runs are over, the tables are audited against the provider's own ledger of what it was paid for ([`figures`]),
 //! and a report is printed ([`report`]).
 //!
 //! Whatever way this process ends in, nothing is left: the database goes with its keeper, and a worker ends when its
@@ -13,6 +13,7 @@ mod figures;
 mod fleet;
 mod input;
 mod report;
+mod reviewer;
 mod speeches;
 mod stage;
 mod story;
@@ -27,6 +28,7 @@ use fleet::Fleet;
 use input::Inputs;
 use longhaul::Client;
 use longhaul::store::audit_plant;
+use reviewer::Reviewer;
 use stage::Stage;
 use story::Played;
 use teller::Teller;
@@ -77,7 +79,12 @@ async fn perform(
 ) -> Result<Exit, CliError> {
     let client = Client::connect(&stage.database).await?;
     let mut fleet = Fleet::new(&stage.database, stage.sandbox.base_url(), teller.clone())?;
-    let played = story::play(args, inputs, stage, &client, &mut fleet).await?;
+    let reviewer = Reviewer::new(&client, teller, args.ask)?;
+    let answers = reviewer.answers();
+    let played = tokio::select! {
+        played = story::play(args, inputs, stage, &client, &mut fleet) => played?,
+        error = reviewer.work() => return Err(error),
+    };
     teller.end();
     if let (true, None) = (args.keep, &args.plant) {
         // The workers stay: the audit is as exact beside living nodes.
@@ -85,7 +92,7 @@ async fn perform(
     } else {
         fleet.shut_down().await?;
     }
-    let (figures, audit) = figures::gather(args, stage, &client, &fleet, &played).await?;
+    let (figures, audit) = figures::gather(args, stage, &client, &fleet, &played, answers.by()).await?;
     if as_json {
         out::json(&figures)?;
     } else {

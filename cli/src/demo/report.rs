@@ -2,6 +2,7 @@
 
 use super::figures::Figures;
 use super::input::Inputs;
+use super::reviewer::{SCRIPT, SCRIPTED, TERMINAL};
 use super::speeches::{self, Speeches};
 use super::story::{Played, count};
 use super::teller::Teller;
@@ -13,7 +14,7 @@ use longhaul::{Client, Error};
 /// The width of the page.
 const WIDTH: usize = 96;
 /// Of a summary so much is shown, in characters.
-const SENTENCE: usize = 280;
+const SENTENCE: usize = 180;
 /// Findings shown; `longhaul audit` shows more.
 const FINDINGS: usize = 5;
 /// Outputs shown.
@@ -89,7 +90,18 @@ fn table(figures: &Figures, audit: &Report) -> String {
             format!("{:.1}", figures.seconds),
             format!("{rate:.1} runs a second, the provider's time included"),
         ),
-        ("requests", thousands(figures.items), format!("in {}, {per_batch:.1} each", count(figures.batches, "batch"))),
+        (
+            "requests",
+            thousands(figures.items),
+            format!("to the model, in {}, {per_batch:.1} each", count(figures.batches, "batch")),
+        ),
+        (
+            "tool calls",
+            thousands(figures.tool_calls),
+            "of `word_count`, between two turns of a conversation".to_owned(),
+        ),
+        ("forks", thousands(figures.forks), "into the branches `themes` and `tone`, joined again".to_owned()),
+        ("asked", thousands(figures.human_answers), people(figures)),
         (
             "in doubt",
             thousands(figures.ambiguous_creates),
@@ -119,6 +131,20 @@ fn money(figures: &Figures) -> String {
     format!("at batch price{live}; {} at full price", dollars(figures.nano_usd_batch.saturating_mul(2)))
 }
 
+/// Who answered what people were asked.
+fn people(figures: &Figures) -> String {
+    if figures.human_answers == 0 {
+        return "questions to people: no tone was unclear".to_owned();
+    }
+    let by = |name: &str| figures.answered_by.get(name).copied().unwrap_or(0);
+    let answered = match (by(TERMINAL), by(SCRIPT)) {
+        (0, _) => format!("answered by a script, always `{SCRIPTED}` (--ask: you are asked)"),
+        (_, 0) => "all answered by you".to_owned(),
+        (you, script) => format!("{} answered by you, {} by a script", thousands(you), thousands(script)),
+    };
+    format!("a person about an unclear tone; {answered}")
+}
+
 fn workers(figures: &Figures) -> String {
     let lines = figures.runs_per_worker.iter().map(|(name, runs)| {
         let end = if name == "worker-1" { "  before it was killed" } else { "" };
@@ -144,16 +170,12 @@ fn outputs(samples: &[speeches::Report]) -> String {
     let mut text = String::new();
     for sample in samples {
         let year = sample.year.map(|year| format!("{year}  ")).unwrap_or_default();
-        text.push_str(&format!("  {year}{}\n", sample.title));
+        let asked = if sample.asked { " (asked)" } else { "" };
+        text.push_str(&format!("  {year}{}: {}\n", sample.title, sample.headline));
         text.push_str(&wrapped(&first_sentence(&sample.summary), "    "));
-        text.push_str(&wrapped(&format!("themes: {}", sample.themes.join(", ")), "    "));
-        text.push('\n');
+        text.push_str(&wrapped(&format!("tone: {}{asked}; themes: {}", sample.tone, sample.themes.join(", ")), "    "));
     }
-    if text.is_empty() {
-        text
-    } else {
-        format!("Some of what came out\n{}", text.trim_end_matches('\n').to_owned() + "\n")
-    }
+    if text.is_empty() { text } else { format!("Some of what came out\n{text}") }
 }
 
 fn was(number: i64, noun: &str) -> String {

@@ -1,12 +1,17 @@
 //! The database and the provider of a demo.
 
 use super::teller::Teller;
-use crate::args::DemoArgs;
+use crate::args::{DemoArgs, Faults};
 use crate::error::CliError;
 use longhaul_sandbox::postgres::{Origin, Server};
-use longhaul_sandbox::provider::{Config, Sandbox};
+use longhaul_sandbox::provider::{Config, Dialect, Sandbox, Script};
 use std::time::{SystemTime, UNIX_EPOCH};
 use tempfile::TempDir;
+
+/// What the choice of the replies that go wrong is made from: the same ones at every start.
+const SEED: u64 = 23;
+/// Faults that are paid for twice, whatever a client does.
+const PAID_TWICE: &[&str] = &["create_twin", "create_twin_after_cut"];
 
 /// What a demo plays on.
 pub(super) struct Stage {
@@ -25,6 +30,10 @@ impl Stage {
         let folder = tempfile::Builder::new().prefix("longhaul-demo-").tempdir();
         let folder = folder.map_err(|error| CliError::io("make a temporary folder", error))?;
         let config = Config::default().processing(args.processing).ledger(folder.path().join("paid.jsonl"));
+        let config = match args.faults {
+            Some(Faults::All) => config.script(Script::all_but(Dialect::Anthropic, SEED, PAID_TWICE)),
+            None => config,
+        };
         let sandbox = Sandbox::start(config).await?;
         let server = match args.database.as_deref().filter(|url| !url.is_empty()) {
             Some(url) => Server::given(url).await?,

@@ -17,6 +17,7 @@ use tokio::time::sleep;
 
 /// How long nothing may move, beyond what the provider takes for a batch.
 const PATIENCE: Duration = Duration::from_secs(600);
+const DAY: Duration = Duration::from_secs(24 * 3_600);
 /// Runs at most that the first worker is given alone, twice.
 const FIRST_RUNS: usize = 128;
 /// Runs that a worker can claim at once.
@@ -78,7 +79,9 @@ pub(super) async fn play(
     fleet: &mut Fleet,
 ) -> Result<Played, CliError> {
     let parts = Parts::of(inputs.runs());
-    let (teller, patience) = (fleet.teller().clone(), PATIENCE + 3 * args.processing);
+    // A person at the terminal may take as long as the questions wait.
+    let patience = if args.ask { DAY } else { PATIENCE + 3 * args.processing };
+    let teller = fleet.teller().clone();
     let mut player = Player { inputs, client, fleet, teller, patience };
     let began = Instant::now();
     player.begin(parts.first).await?;
@@ -114,9 +117,10 @@ impl Player<'_> {
         if first.is_empty() {
             return Ok(());
         }
+        let runs = first.len() as u64;
         self.enqueue(first).await?;
         let Some(mut heard) = self.fleet.first() else { return Ok(()) };
-        let completed = heard.wait_for(|heard| heard.completed > 0);
+        let completed = heard.wait_for(|heard| heard.completed >= runs);
         let completed = self.fleet.until("the first runs are under way", self.patience, completed).await?;
         // It cannot fail: a worker that ended was noticed above.
         let completed = completed.map_or(0, |heard| heard.completed);
@@ -179,7 +183,7 @@ impl Player<'_> {
         let mut news = News::default();
         loop {
             let looked = Instant::now();
-            let (counts, batches) = (self.client.counts().await?, self.client.batch_totals().await?);
+            let (counts, batches) = (self.client.counts_enqueued().await?, self.client.batch_totals().await?);
             let takeovers = self.client.count_events(Some(EventType::RunTakenOver)).await?;
             self.teller.state(counts.completed.max(0) as u64, state(&counts, &batches, takeovers));
             news.tell(&self.teller, &batches, takeovers);
@@ -234,7 +238,7 @@ impl News {
 
 /// Runs that the first worker holds, or holds still though it is dead.
 async fn held_by_first(client: &Client) -> Result<i64, CliError> {
-    Ok(client.nodes().await?.into_iter().find(|(_, name, _)| name == "worker-1").map_or(0, |(_, _, held)| held))
+    Ok(client.nodes().await?.into_iter().find(|node| node.name == "worker-1").map_or(0, |node| node.runs))
 }
 
 fn state(counts: &Counts, batches: &BatchTotals, takeovers: i64) -> String {

@@ -1,7 +1,7 @@
 //! A worker of the demo: a process with one node. It tells its parent how it is, and ends when its standard input ends, in
 //! whatever way the parent went.
 
-use super::speeches::{PROVIDER, Speeches};
+use super::speeches::{PROVIDER, Speeches, WordCount};
 use crate::args::WorkerArgs;
 use crate::error::{CliError, Exit};
 use longhaul::provider::anthropic::{Anthropic, ApiKey};
@@ -21,7 +21,7 @@ const READING: Duration = Duration::from_millis(150);
 /// What a worker tells, one JSON object a line.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 pub(super) struct Heard {
-    /// Runs that it has completed.
+    /// Enqueued runs that it has completed.
     pub completed: u64,
     /// The most memory it ever had, in kB.
     pub peak_rss_kb: u64,
@@ -38,6 +38,7 @@ pub(crate) async fn run(args: WorkerArgs) -> Result<Exit, CliError> {
     let node = Node::builder(args.database.database)
         .workflow(Speeches { reading: READING })
         .provider(PROVIDER, provider)
+        .tool(WordCount)
         .config(config(args.name))
         .start()
         .await?;
@@ -49,11 +50,11 @@ pub(crate) async fn run(args: WorkerArgs) -> Result<Exit, CliError> {
             _ = terminate.recv() => break,
             _ = &mut ended => break,
         }
-        if tell(node.progress().runs_completed, false).is_err() {
+        if tell(completed(&node), false).is_err() {
             break; // nobody listens any more
         }
     }
-    let completed = node.progress().runs_completed;
+    let completed = completed(&node);
     let shut_down = node.shutdown().await;
     // The parent may be gone.
     let _ = tell(completed, true);
@@ -61,11 +62,17 @@ pub(crate) async fn run(args: WorkerArgs) -> Result<Exit, CliError> {
     Ok(Exit::Well)
 }
 
+fn completed(node: &Node) -> u64 {
+    let progress = node.progress();
+    progress.runs_completed.saturating_sub(progress.branches_completed)
+}
+
 /// Leases and polls for a demo of seconds, and few, well-filled batches.
 fn config(name: String) -> Config {
     Config {
         name,
-        linger: Duration::from_millis(100),
+        // Longer than reading a document takes, so that what goes on at the same time travels together.
+        linger: Duration::from_millis(400),
         min_batch_requests: 1_000,
         runs_in_flight: 256,
         // A busy machine with few cores may leave a healthy worker unheard for a second.

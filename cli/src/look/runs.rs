@@ -1,7 +1,7 @@
 //! `longhaul runs show` and `longhaul events`.
 
 use super::row;
-use crate::args::RunArgs;
+use crate::args::{EventsArgs, RunArgs};
 use crate::error::{CliError, Exit};
 use crate::out;
 use longhaul::Client;
@@ -10,7 +10,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 
 #[derive(Debug, Serialize)]
-struct RunLine {
+pub(super) struct RunLine {
     id: String,
     workflow: String,
     version: u32,
@@ -23,6 +23,19 @@ struct RunLine {
     reason: Option<String>,
     created_at: String,
     finished_at: Option<String>,
+    tags: Vec<String>,
+    metadata: Option<Box<RawValue>>,
+}
+
+impl RunLine {
+    /// A row of a list.
+    pub(super) fn cells(&self) -> Vec<String> {
+        let waits = self.waits_for.as_ref().filter(|_| self.status == "waiting");
+        let waits = waits.map(|wait| format!("for {} ({})", wait.kind, wait.status));
+        let remarks = waits.or_else(|| self.reason.clone()).unwrap_or_default();
+        let workflow = format!("{} v{}", self.workflow, self.version);
+        vec![self.id.clone(), workflow, self.status.into(), self.step.clone(), self.created_at.clone(), remarks]
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -46,6 +59,8 @@ impl From<RunView> for RunLine {
             reason: run.reason,
             created_at: run.created_at.to_rfc3339(),
             finished_at: run.finished_at.map(|at| at.to_rfc3339()),
+            tags: run.tags,
+            metadata: run.metadata.and_then(|text| RawValue::from_string(text).ok()),
         }
     }
 }
@@ -79,6 +94,12 @@ fn readable(run: &RunLine) -> String {
             line(name, value);
         }
     }
+    if !run.tags.is_empty() {
+        line("tags", &run.tags.join(", "));
+    }
+    if let Some(metadata) = &run.metadata {
+        line("metadata", metadata.get());
+    }
     line("enqueued", &run.created_at);
     if let Some(at) = &run.finished_at {
         line("finished", at);
@@ -88,6 +109,7 @@ fn readable(run: &RunLine) -> String {
 
 #[derive(Debug, Serialize)]
 struct EventLine<'a> {
+    run: &'a str,
     ordinal: i32,
     r#type: &'static str,
     at: String,
@@ -96,20 +118,38 @@ struct EventLine<'a> {
     payload: &'a RawValue,
 }
 
-pub(crate) async fn events(args: &RunArgs, as_json: bool) -> Result<Exit, CliError> {
-    let client = Client::connect(&args.database.database).await?;
-    let events = client.events(&args.id).await?;
+/// Events per page of a tree.
+const PAGE: u32 = 5_000;
+
+pub(crate) async fn events(args: &EventsArgs, as_json: bool) -> Result<Exit, CliError> {
+    let client = Client::connect(&args.run.database.database).await?;
+    let id = &args.run.id;
+    let mut events: Vec<(String, EventView)> = Vec::new();
+    if args.tree {
+        let mut after = None;
+        loop {
+            let page = client.tree_events(id, after, PAGE).await?;
+            events.extend(page.events);
+            after = page.next;
+            if after.is_none() {
+                break;
+            }
+        }
+    } else {
+        events.extend(client.events(id).await?.into_iter().map(|event| (id.clone(), event)));
+    }
     if as_json {
         let lines: Result<Vec<EventLine<'_>>, serde_json::Error> = events.iter().map(event).collect();
         out::json(&lines.map_err(|error| CliError::io("read the payload of an event", error.into()))?)?;
     } else {
-        out::text(&listing(&events))?;
+        out::text(&listing(&events, args.tree))?;
     }
     Ok(Exit::Well)
 }
 
-fn event(event: &EventView) -> Result<EventLine<'_>, serde_json::Error> {
+fn event((run, event): &(String, EventView)) -> Result<EventLine<'_>, serde_json::Error> {
     Ok(EventLine {
+        run,
         ordinal: event.id.ordinal,
         r#type: event.kind.as_str(),
         at: event.at.to_rfc3339(),
@@ -118,11 +158,15 @@ fn event(event: &EventView) -> Result<EventLine<'_>, serde_json::Error> {
     })
 }
 
-fn listing(events: &[EventView]) -> String {
+fn listing(events: &[(String, EventView)], tree: bool) -> String {
     let mut rows = vec![row(&["no", "at", "event", "payload"])];
-    rows.extend(events.iter().map(|event| {
+    rows.extend(events.iter().map(|(_, event)| {
         let at = event.at.format("%T%.3f").to_string();
         vec![event.id.ordinal.to_string(), at, event.kind.to_string(), event.payload.clone()]
     }));
+    if tree {
+        let runs = std::iter::once("run").chain(events.iter().map(|(run, _)| run.as_str()));
+        rows.iter_mut().zip(runs).for_each(|(row, run)| row.insert(0, run.to_owned()));
+    }
     out::table(&rows)
 }

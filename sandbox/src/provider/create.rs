@@ -67,7 +67,7 @@ pub(crate) fn guilty<'a>(fault: &Fault, mut requests: impl Iterator<Item = &'a [
     Some(ApiError::invalid(message.replace("{n}", &n.to_string())))
 }
 
-fn contains(text: &[u8], part: &[u8]) -> bool {
+pub(crate) fn contains(text: &[u8], part: &[u8]) -> bool {
     part.is_empty() || text.windows(part.len()).any(|window| window == part)
 }
 

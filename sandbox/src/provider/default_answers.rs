@@ -2,7 +2,7 @@
 //!
 //! The instruction (the system prompt and the prompt's first paragraph) names the task, the rest of the prompt is the
 //! document. "Themes", "topics" or "keywords" are answered with frequent words; "tone", "mood" or "sentiment" with one word;
-//! all else with the two sentences that say most.
+//! "headline" with the clause that says most; all else with the two sentences that say most.
 
 use super::answer::{Answer, RequestView};
 use super::{text, tools};
@@ -16,6 +16,7 @@ enum Task {
     Summary,
     Themes,
     Tone,
+    Headline,
 }
 
 pub(crate) fn answer(request: &RequestView<'_>) -> Answer {
@@ -23,16 +24,18 @@ pub(crate) fn answer(request: &RequestView<'_>) -> Answer {
     let (instruction, document) = split(&prompt);
     let asked = format!("{}\n{instruction}", request.system());
     let results = request.tool_results();
-    if results.is_empty()
-        && let Some(call) = tools::call(request, &asked, document)
-    {
-        return call;
-    }
-    let said = match task(&asked) {
+    let say = || match task(&asked) {
         Task::Summary => text::summary(document),
         Task::Themes => text::themes(document),
         Task::Tone => text::tone(document),
+        Task::Headline => text::headline(document),
     };
+    if results.is_empty()
+        && let Some(call) = tools::call(request, &asked, document, &say)
+    {
+        return call;
+    }
+    let said = say();
     let results: Vec<String> = results.iter().map(|result| text::shortened(result, TOOL_RESULT_BYTES)).collect();
     if results.is_empty() { Answer::text(said) } else { Answer::text(format!("{said} [{}]", results.join("; "))) }
 }
@@ -60,6 +63,7 @@ fn task(instruction: &str) -> Task {
             "summary" | "summarise" | "summarize" | "summaries" => return Task::Summary,
             "theme" | "themes" | "topic" | "topics" | "keyword" | "keywords" => return Task::Themes,
             "tone" | "mood" | "sentiment" => return Task::Tone,
+            "headline" | "headlines" => return Task::Headline,
             _ => {}
         }
     }

@@ -144,7 +144,8 @@ pub enum Fault {
     Twin,
     /// Create: somebody else's batch of as many requests appears in the workspace just before. It is not in the ledger.
     ForeignBatch,
-    /// Create (Anthropic): when the params of a request contain this text, the whole create is refused with 400.
+    /// Create: when the params of a request contain this text, the whole create is refused with 400. OpenAI: the batch becomes
+    /// `failed` when it is validated, with an error for each such request, and with its line if the message has `{n}`.
     GuiltyItem {
         /// The text, as it stands in the JSON that was sent.
         containing: String,

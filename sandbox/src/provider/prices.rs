@@ -12,10 +12,12 @@ pub struct Price {
     pub output: u64,
 }
 
-const TABLE: [(&str, Price); 3] = [
+const TABLE: [(&str, Price); 5] = [
     ("claude-haiku-4-5", Price { input: 1_000, output: 5_000 }),
     ("claude-sonnet-4-5", Price { input: 3_000, output: 15_000 }),
     ("claude-opus-4-5", Price { input: 5_000, output: 25_000 }),
+    ("gpt-5-mini", Price { input: 250, output: 2_000 }),
+    ("gpt-4o-mini", Price { input: 150, output: 600 }),
 ];
 
 /// The list price of a model, by its alias or its dated name (`claude-haiku-4-5-20251001`); `None` for a model unknown here.

@@ -15,6 +15,9 @@ const STOPWORDS: &str = "about above after again against almost already although
 /// Sentences shorter or longer than this (in bytes) do not stand alone in a summary.
 const SENTENCE_BYTES: std::ops::RangeInclusive<usize> = 20..=400;
 
+/// A headline has at least and at most so many bytes, if the text has them.
+const HEADLINE_BYTES: (usize, usize) = (24, 72);
+
 pub(crate) fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split(|c: char| !c.is_alphanumeric() && c != '\'').filter(|word| !word.is_empty())
 }
@@ -99,6 +102,20 @@ pub(crate) fn themes(text: &str) -> String {
     counts.into_iter().map(|(word, _)| word).collect::<Vec<_>>().join(", ")
 }
 
+/// The sentence that says most, down to its first clause that is long enough to stand alone.
+pub(crate) fn headline(text: &str) -> String {
+    let counts = frequencies(text, 5);
+    let weigh = |sentence: &&str| {
+        words(sentence).map(|word| counts.get(&word.to_lowercase()).copied().unwrap_or(0)).sum::<u32>()
+    };
+    let all = sentences(text);
+    // Of equals the first.
+    let best = all.iter().rev().copied().max_by_key(weigh).unwrap_or(text);
+    let ends = best.match_indices([',', ';', ':']).map(|(at, _)| at).chain([best.len()]);
+    let clause = ends.into_iter().map(|end| &best[..end]).find(|clause| clause.len() >= HEADLINE_BYTES.0);
+    shortened(clause.unwrap_or(best).trim_end_matches('.'), HEADLINE_BYTES.1)
+}
+
 const TONES: [(&str, &[&str]); 4] = [
     (
         "hopeful",
@@ -126,9 +143,9 @@ pub(crate) fn tone(text: &str) -> String {
     }
     let mut ranked: Vec<(u32, &str)> = scores.into_iter().zip(TONES.map(|(name, _)| name)).collect();
     ranked.sort_by_key(|(score, _)| std::cmp::Reverse(*score));
-    // A lead of less than an eighth is no lead.
+    // A lead of less than a sixteenth is no lead.
     let (best, second) = (ranked[0], ranked[1]);
-    if best.0 == 0 || (best.0 - second.0) * 8 < best.0 { "unclear".to_owned() } else { best.1.to_owned() }
+    if best.0 == 0 || (best.0 - second.0) * 16 < best.0 { "unclear".to_owned() } else { best.1.to_owned() }
 }
 
 /// The text on one line, cut at a word's end after at most so many bytes.

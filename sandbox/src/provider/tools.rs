@@ -10,8 +10,13 @@ use super::text;
 const ARGUMENT_BYTES: usize = 2_000;
 
 /// Calls the tool that the caller forces, or else the first whose name the instruction spells out ("count the words" for
-/// `word_count`), or none.
-pub(crate) fn call(request: &RequestView<'_>, instruction: &str, document: &str) -> Option<Answer> {
+/// `word_count`), or none. `draft` is what the answer would be without tools.
+pub(crate) fn call(
+    request: &RequestView<'_>,
+    instruction: &str,
+    document: &str,
+    draft: &dyn Fn() -> String,
+) -> Option<Answer> {
     let choice = &request.params()["tool_choice"];
     let tool = match choice["type"].as_str() {
         Some("none") => None,
@@ -21,7 +26,13 @@ pub(crate) fn call(request: &RequestView<'_>, instruction: &str, document: &str)
     }?;
     let name = tool["name"].as_str()?;
     let id = provider_id("toolu_", &format!("{}/{name}", request.logical()));
-    Some(Answer::tool_use(id, name, input(&tool["input_schema"], document)))
+    let schema = &tool["input_schema"];
+    let mut input = input(schema, document);
+    // A tool that is to look at the draft gets the draft, not the document.
+    if let Some(text) = input.get_mut("draft").filter(|_| schema["properties"]["draft"]["type"] == "string") {
+        *text = Value::String(draft());
+    }
+    Some(Answer::tool_use(id, name, input))
 }
 
 fn fitting<'a>(request: &RequestView<'a>, instruction: &str) -> Option<&'a Value> {

@@ -24,6 +24,8 @@ async fn the_default_answers_are_readable_and_stay_as_they_are() {
     let tone = text(&api, &format!("What is the tone? One word.\n\n{SPEECH}")).await;
     assert_eq!(tone, "hopeful");
     assert_eq!(text(&api, "Name the tone: The table is made of wood.").await, "unclear");
+    let headline = text(&api, &format!("Write a headline over this speech.\n\n{SPEECH}")).await;
+    assert_eq!(headline, "Peace and friendship with all nations give us hope and confidence for ...");
     assert_eq!(text(&api, "Hello").await, "Hello");
 }
 
@@ -83,6 +85,17 @@ async fn a_tool_that_fits_is_called_once_and_its_result_is_used() {
     let end = ask(&params).await;
     assert_eq!(end["stop_reason"], "end_turn");
     assert!(end["content"][0]["text"].as_str().unwrap().ends_with("[37 words]"), "{end}");
+}
+
+#[tokio::test]
+async fn a_tool_that_looks_at_the_draft_is_given_the_draft() {
+    let (_sandbox, api) = fast().await;
+    let mut params = question(&format!("Write a summary and count the words of your draft.\n\n{SPEECH}"));
+    let schema = json!({"type": "object", "properties": {"draft": {"type": "string"}}, "required": ["draft"]});
+    params["tools"] = json!([{"name": "word_count", "input_schema": schema}]);
+    let call = api.post("/v1/messages", &params.to_string()).await.json();
+    let draft = call["content"][0]["input"]["draft"].as_str().unwrap();
+    assert_eq!(draft, text(&api, &format!("Write a summary.\n\n{SPEECH}")).await);
 }
 
 #[tokio::test]

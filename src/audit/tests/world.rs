@@ -113,11 +113,17 @@ const SAVE: &str = "create schema saved;
     end $$";
 
 /// Puts the copies back; a constraint that was dropped stays so.
-const RESTORE: &str = "do $$ declare t text; begin
+const RESTORE: &str = "do $$ declare t text; columns text; begin
         for t in select tablename from pg_tables where schemaname = 'saved' loop
             execute format('delete from longhaul.%I', t);
-            execute format('insert into longhaul.%I overriding system value select * from saved.%I', t, t);
+            -- What is generated cannot be written.
+            select string_agg(quote_ident(attname), ', ') into columns from pg_attribute
+            where attrelid = format('longhaul.%I', t)::regclass and attnum > 0 and not attisdropped and attgenerated = '';
+            execute format('insert into longhaul.%I (%s) overriding system value select %s from saved.%I', t, columns, columns, t);
         end loop;
+        -- Putting runs back is counted too.
+        delete from longhaul.run_counts;
+        insert into longhaul.run_counts select * from saved.run_counts;
     end $$";
 
 struct Making {
@@ -145,7 +151,15 @@ impl Making {
             .map(|k| {
                 let input = text(json!({ "n": k }));
                 let digest = crate::canonical::digest("tests", &input).unwrap();
-                NewRun { run_id: format!("run-{k}"), workflow, entry: "first".into(), input, digest }
+                NewRun {
+                    run_id: format!("run-{k}"),
+                    workflow,
+                    entry: "first".into(),
+                    input,
+                    digest,
+                    tags: Vec::new(),
+                    metadata: None,
+                }
             })
             .collect();
         store.enqueue(&runs).await.unwrap();
@@ -196,12 +210,12 @@ impl Making {
         let word = |word: &str| word.to_owned();
         let identity =
             Identity { kind: word("p"), base_url: word("http://here"), organization: word("o"), workspace: word("w") };
-        let account = self.store.identify(&identity).await.unwrap();
+        let account = self.store.identify(&identity, "p").await.unwrap();
         self.store.acquire(account, self.node, false).await.unwrap().unwrap()
     }
 
     async fn fill(&mut self, lease: Lease, items: i32) -> i64 {
-        let batch = self.store.open(lease, IntentId::new()).await.unwrap().unwrap();
+        let batch = self.store.open(lease, IntentId::new(), "").await.unwrap().unwrap();
         let most = crate::store::Most { items, bytes: 1 << 20, company: None, live_ms: None };
         let filled = self.store.fill("p", batch, lease, Filled::default(), 100, most).await.unwrap();
         assert_eq!(filled.items, items);
@@ -210,9 +224,9 @@ impl Making {
 
     async fn send(&mut self, lease: Lease, items: i32, id: &str) -> (i64, i64) {
         let batch = self.fill(lease, items).await;
-        assert!(self.store.seal(batch, lease, 100, &[7; 32], "v1").await.unwrap());
+        assert!(self.store.seal(batch, lease, "p", 100, &[7; 32], "v1").await.unwrap());
         assert!(self.store.sending(batch, lease, &Default::default(), 1_000).await.unwrap());
-        assert!(self.store.created(batch, lease, id).await.unwrap());
+        assert!(self.store.created(batch, lease, id, true).await.unwrap());
         assert_eq!(self.store.tell_submitted(batch, 100).await.unwrap(), i64::from(items));
         let held = self.store.claim_batches(lease.account, self.node, 10).await.unwrap();
         (batch, held.iter().find(|held| held.batch == batch).unwrap().fence)
@@ -274,6 +288,7 @@ fn lines(items: &[i32], outcome: ItemStatus) -> Lines {
         cache_write_tokens: vec![None; n],
         cache_read_tokens: vec![None; n],
         nano_usd: vec![Some(5_500); n],
+        model: vec![Some("m".into()); n],
         error: vec![Some(error); n],
     }
 }

@@ -23,9 +23,9 @@ moves! {
         /// The provider told us its id.
         Created = "created", "submit::created", LeaseHolder, [Sending -> Submitted, Ambiguous -> Submitted], stays, [],
             "the provider's id is stored";
-        /// A listed batch may be it.
-        Adopted = "adopted", "submit::adopt", LeaseHolder, [Ambiguous -> AdoptedUnverified], stays, [],
-            "until a result proves it";
+        /// A listed batch may be it, or carries our intent and is it.
+        Adopted = "adopted", "submit::adopt", LeaseHolder, [Ambiguous -> AdoptedUnverified, Ambiguous -> Submitted], stays,
+            [], "submitted if it carries our intent; else until a result proves it";
         /// It was never created, or is given up.
         GivenBack = "given back", "submit::give_back", LeaseHolder,
             [Reserved -> Abandoned, Sealed -> Abandoned, Sending -> Abandoned, Ambiguous -> Abandoned], stays, [],
@@ -37,8 +37,9 @@ moves! {
         Convicted = "convicted", "refuse::convict", LeaseHolder, [Sending -> Abandoned], stays, [],
             "the run fails with the provider's words";
         /// It shows up after it was given up on.
-        FoundLate = "found late", "refuse::find_late", LeaseHolder, [Abandoned -> AdoptedUnverified], stays, [],
-            "only a send that was in doubt; its results prove it or not";
+        FoundLate = "found late", "refuse::find_late", LeaseHolder,
+            [Abandoned -> AdoptedUnverified, Abandoned -> Submitted], stays, [],
+            "only a send that was in doubt; its results prove it or not, unless it carries our intent";
         /// A new holder of the submit lease takes it up.
         Inherited = "inherited", "submit::adopt_lease", LeaseHolder,
             [Reserved -> Reserved, Sealed -> Sealed, Sending -> Sending, Ambiguous -> Ambiguous], stays, [],
@@ -67,11 +68,12 @@ moves! {
         Verified = "verified", "ingest::verified", Keeper, [AdoptedUnverified -> Ended], stays, [],
             "";
         /// A result line proved that it is not ours.
-        Disproved = "disproved", "ingest::foreign", Keeper, [AdoptedUnverified -> Ambiguous], stays, [],
-            "the other is remembered as foreign";
+        Disproved = "disproved", "ingest::foreign", Keeper, [AdoptedUnverified -> Ambiguous, AdoptedUnverified -> Abandoned], stays, [],
+            "the other is remembered as foreign; what had been given up on is so again";
         /// A result line proved that it belongs to another send of ours that is in doubt.
         HandedOver = "handed over", "ingest::hand_over", Keeper,
-            [AdoptedUnverified -> Ambiguous, Ambiguous -> AdoptedUnverified], stays, [],
+            [AdoptedUnverified -> Ambiguous, AdoptedUnverified -> Abandoned, Ambiguous -> AdoptedUnverified,
+                Abandoned -> AdoptedUnverified], stays, [],
             "the other send gets the provider's id";
         /// Every item is accounted for.
         Settled = "settled", "ingest::settle", Keeper, [Submitted -> Settled, Ended -> Settled], stays, [],

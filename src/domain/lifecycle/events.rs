@@ -9,7 +9,7 @@ pub fn statuses_after(last: EventType) -> &'static [RunStatus] {
     use RunStatus::{Canceled, Completed, Failed, Owned, Parked, Runnable, Waiting};
     match last {
         EventType::StepStarted => &[Owned, Runnable],
-        EventType::RunRetried => &[Runnable, Waiting],
+        EventType::RunRetried => &[Runnable, Waiting, Parked],
         EventType::RunEnqueued
         | EventType::RunTakenOver
         | EventType::StepCompleted

@@ -25,6 +25,9 @@ moves! {
             [Pending -> Errored, Pending -> Expired, Pending -> Canceled, Pending -> Missing,
              Sent -> Errored, Sent -> Expired, Sent -> Canceled, Sent -> Missing], stays, [],
             "the line says which; its wait may have gone on already";
+        /// Its batch was created, and refused as a whole afterwards.
+        TurnedBack = "turned back", "refuse::turn_back", Keeper, [Pending -> Errored, Sent -> Errored], stays, [],
+            "without a line; its wait may have gone on already";
         /// It was refused alone.
         Convicted = "convicted", "refuse::convict", LeaseHolder, [Pending -> Errored, Sent -> Errored], stays, [],
             "without a line";

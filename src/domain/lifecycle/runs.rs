@@ -38,9 +38,12 @@ moves! {
         /// A node lets go of what it does not hold.
         Released = "released", "claim::release_unheld", Anyone, [Owned -> Runnable], rises, [],
             "only what carries that node's own id; the old owner hears `Superseded`";
-        /// Its step could not begin: every slot for blocking steps was taken.
+        /// Its step could not begin: every slot for blocking steps was taken, or a branch of its has gone on under a newer version.
         HandedBack = "handed back", "claim::hand_back", Anyone, [Owned -> Runnable], rises, [],
             "only under the fence that its holder has; the start is not counted";
+        /// An operator holds it back.
+        HeldBack = "held back", "operate::park", Anyone, [Runnable -> Parked, Owned -> Parked], rises, [RunParked],
+            "the owner hears `Superseded`; the reason is stored";
         /// Its row does not read back.
         Unreadable = "unreadable", "claim::park_unreadable", LivingNode, [Owned -> Parked], rises, [RunParked],
             "right after the claim; the reason is stored";
@@ -79,7 +82,7 @@ moves! {
         /// An operator sets it going again, from its last durable state.
         Retried = "retried", "revive::retry", Anyone,
             [Failed -> Runnable, Failed -> Waiting, Parked -> Runnable, Parked -> Waiting, Canceled -> Runnable,
-                Canceled -> Waiting], rises, [RunRetried],
+                Canceled -> Waiting, Canceled -> Parked], rises, [RunRetried],
             "waiting when its request goes out again; the stored error is gone; of canceled ones only what was stopped";
         /// Its request is sent by itself.
         Called = "called live", "live::claim", LivingNode, [Waiting -> Waiting], stays, [ModelSubmitted],
@@ -96,6 +99,9 @@ moves! {
         /// Nobody knows what became of its live call, and it is not to be made twice.
         CallLost = "call lost", "live::unanswered", Anyone, [Waiting -> Parked], stays, [ModelFailed, RunParked],
             "nobody owns it; the reason is stored, and a retry asks again";
+        /// Its request goes out again.
+        TurnedBack = "turned back", "refuse::turn_back", Keeper, [Waiting -> Waiting], stays, [ModelRetried],
+            "its batch was refused after it was created: the request goes out again";
         /// Its request goes out again.
         Requeued = "requeued", "ingest::retry", Keeper, [Waiting -> Waiting], stays, [ModelRetried],
             "nobody owns it";

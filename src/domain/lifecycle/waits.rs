@@ -8,15 +8,24 @@ moves! {
         /// A step asks.
         Asked = "asked", "flush::flush", Owner, [nothing -> Open], stays, [ModelAsked],
             "part of the run's suspend";
+        /// The provider says which requests it may travel with.
+        Grouped = "grouped", "groups::group", LeaseHolder, [Open -> Open], stays, [],
+            "once; only where a batch does not take every mixture";
         /// It becomes an item of a batch.
         Reserved = "reserved", "reserve::fill", LeaseHolder, [Open -> Reserved], stays, [],
             "counts the attempt";
         /// Its batch was never created.
         GivenBack = "given back", "submit::give_back", LeaseHolder, [Reserved -> Open, Sent -> Open], stays, [],
             "the next attempt has another custom id";
+        /// A budget has no room for it.
+        HeldBack = "held back", "budgets::fund", LeaseHolder, [Reserved -> Open], stays, [],
+            "outside the queue until its budget has room";
         /// Its batch was refused as a whole.
         Split = "split", "refuse::split", LeaseHolder, [Reserved -> Open, Sent -> Open], stays, [],
             "the next batch has fewer others";
+        /// Its batch was created, and refused as a whole afterwards.
+        TurnedBack = "turned back", "refuse::turn_back", Keeper, [Reserved -> Open, Sent -> Open], stays, [ModelRetried],
+            "counts against no budget; suspects travel with fewer others";
         /// It was refused alone.
         Convicted = "convicted", "refuse::convict", LeaseHolder, [Reserved -> Failed, Sent -> Failed], stays, [ModelFailed],
             "with its run";

@@ -6,6 +6,7 @@ mod live;
 mod transport;
 mod wire;
 
+pub use super::http::ApiKey;
 use super::line::{Line, Usage};
 use super::money::PriceTable;
 use super::port::{BatchProvider, Body, Called, Capabilities, Identity, Listed, Polled, ProviderError, Results, Sent};
@@ -19,23 +20,6 @@ pub const API_VERSION: &str = "2023-06-01";
 
 /// Where Anthropic's API is.
 pub const BASE_URL: &str = "https://api.anthropic.com";
-
-/// A key that is never printed.
-#[derive(Clone)]
-pub struct ApiKey(String);
-
-impl ApiKey {
-    /// Takes a key; white space around it, as files have it, is left out.
-    pub fn new(key: impl Into<String>) -> Self {
-        Self(key.into().trim().to_owned())
-    }
-}
-
-impl std::fmt::Debug for ApiKey {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("ApiKey(..)")
-    }
-}
 
 /// Anthropic's Message Batches API.
 ///
@@ -64,6 +48,8 @@ impl Anthropic {
                 max_requests: 100_000,
                 max_bytes: 250_000_000,
                 certain_adoption: false,
+                grouped: false,
+                late_refusals: false,
             },
             prices: PriceTable::standard(),
         })
@@ -158,5 +144,10 @@ impl BatchProvider for Anthropic {
 
     fn live_cost(&self, model: &str, usage: &Usage) -> Option<i64> {
         self.prices.live_cost(model, usage)
+    }
+
+    fn estimate(&self, request: &str) -> Option<i64> {
+        let (model, max_tokens) = wire::asked(request)?;
+        self.prices.most(&model, request.len(), max_tokens)
     }
 }

@@ -1,25 +1,18 @@
 //! The six calls over HTTP: no retries, no redirects, raw bytes.
 
-use super::ApiKey;
 use super::wire;
+use crate::provider::http::{
+    self, ApiKey, CALL, accepted, error_text, json, late, limited, not_sent, retry_after, same_origin, unavailable,
+    until, words,
+};
 use crate::provider::port::{Body, Identity, Listed, Polled, ProviderError, Refusal, RefusedCreate, Results, Sent};
-use futures::{StreamExt, TryStreamExt};
-use reqwest::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER};
+use reqwest::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderValue};
 use reqwest::{Client, RequestBuilder, Response, StatusCode};
 use serde_json::Value;
 use std::time::{Duration, Instant};
 
-/// How long a connection may take to be made.
-const CONNECT: Duration = Duration::from_secs(10);
-/// How long a small call may take.
-const CALL: Duration = Duration::from_secs(60);
-/// How long a stream of results may stand still.
-const STALL: Duration = Duration::from_secs(60);
 /// Batches per page of a listing.
 const PAGE: u32 = 100;
-/// How much of an error body is read.
-const ERROR_BYTES: usize = 16 << 10;
-
 pub(super) struct Transport {
     pub(super) client: Client,
     pub(super) base_url: String,
@@ -35,13 +28,7 @@ impl std::fmt::Debug for Transport {
 
 impl Transport {
     pub(super) fn new(base_url: &str, key: ApiKey, version: &str) -> Result<Self, ProviderError> {
-        let client = Client::builder()
-            .connect_timeout(CONNECT)
-            .redirect(reqwest::redirect::Policy::none())
-            .retry(reqwest::retry::never())
-            .user_agent(concat!("longhaul/", env!("CARGO_PKG_VERSION")))
-            .build()
-            .map_err(|e| unavailable(&e))?;
+        let client = http::client()?;
         Ok(Self { client, base_url: base_url.into(), key, version: version.into() })
     }
 
@@ -63,13 +50,13 @@ impl Transport {
 
     pub(super) fn signed(&self, request: RequestBuilder) -> RequestBuilder {
         let request = request.header("anthropic-version", &self.version);
-        match HeaderValue::from_str(&self.key.0) {
+        match HeaderValue::from_str(self.key.reveal()) {
             Ok(mut key) => {
                 key.set_sensitive(true);
                 request.header("x-api-key", key)
             }
             // Refused by the client as it was written.
-            Err(_) => request.header("x-api-key", &self.key.0),
+            Err(_) => request.header("x-api-key", self.key.reveal()),
         }
     }
 
@@ -124,17 +111,7 @@ impl Transport {
         let request = self.signed(self.client.get(url)).send();
         let reply = tokio::time::timeout(CALL, request).await.map_err(|_| late())?.map_err(|e| unavailable(&e))?;
         let reply = accepted(reply).await?;
-        let stream = reply.bytes_stream().map_err(|e| unavailable(&e)).boxed();
-        Ok(futures::stream::unfold(Some(stream), |stream| async {
-            let mut stream = stream?;
-            match tokio::time::timeout(STALL, stream.next()).await {
-                Err(_) => Some((Err(late()), None)),
-                Ok(None) => None,
-                Ok(Some(Err(error))) => Some((Err(error), None)),
-                Ok(Some(chunk)) => Some((chunk, Some(stream))),
-            }
-        })
-        .boxed())
+        Ok(http::bytes(reply))
     }
 
     async fn get(&self, url: &str) -> Result<Response, ProviderError> {
@@ -148,14 +125,11 @@ impl Transport {
         if Instant::now() >= deadline {
             return not_sent("its time was over before it began");
         }
-        let checked = body.chunks.map(move |chunk| {
-            if Instant::now() < deadline { chunk } else { Err(std::io::Error::other("the send deadline has passed")) }
-        });
         let request = self
             .signed(self.client.post(self.batches()))
             .header(CONTENT_TYPE, "application/json")
             .header(CONTENT_LENGTH, body.length)
-            .body(reqwest::Body::wrap_stream(checked))
+            .body(reqwest::Body::wrap_stream(until(deadline, body.chunks)))
             .send();
         let reply = match tokio::time::timeout_at(deadline.into(), request).await {
             Err(_) => return Sent::Ambiguous("no reply before the send deadline".into()),
@@ -172,10 +146,6 @@ impl Transport {
         };
         classify(status, wait, &text)
     }
-}
-
-fn not_sent(why: &str) -> Sent {
-    Sent::NotCreated(RefusedCreate { why: why.to_owned(), retry_after: None, because: Refusal::Moment })
 }
 
 /// What a reply to a create says.
@@ -223,91 +193,6 @@ fn index(message: &str) -> Option<i32> {
     rest.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
 }
 
-pub(super) fn error_text(status: StatusCode, text: &str) -> String {
-    let value: Value = serde_json::from_str(text).unwrap_or(Value::Null);
-    let of = |key: &str| value.pointer(key).and_then(Value::as_str).map(str::to_owned);
-    match (of("/error/type"), of("/error/message")) {
-        (Some(kind), Some(message)) => crate::domain::failure::cut(&format!("{status}: {kind}: {message}")),
-        _ => status.to_string(),
-    }
-}
-
-pub(super) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
-    let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
-    if let Ok(seconds) = text.parse::<f64>() {
-        return (seconds.is_finite() && seconds >= 0.0).then(|| Duration::from_secs_f64(seconds.min(86_400.0)));
-    }
-    let date = chrono::DateTime::parse_from_rfc2822(text).ok()?;
-    (date.with_timezone(&chrono::Utc) - chrono::Utc::now()).to_std().ok()
-}
-
-/// The reply, if it is a success.
-async fn accepted(reply: Response) -> Result<Response, ProviderError> {
-    let (status, wait) = (reply.status(), retry_after(reply.headers()));
-    if status.is_success() {
-        return Ok(reply);
-    }
-    let why = error_text(status, &limited(reply).await.unwrap_or_default());
-    Err(match status.as_u16() {
-        404 => ProviderError::NotFound,
-        401 | 403 => ProviderError::Unauthorized(why),
-        _ => ProviderError::Unavailable { why, retry_after: wait },
-    })
-}
-
-async fn json(reply: Response) -> Result<Value, ProviderError> {
-    let bytes = reply.bytes().await.map_err(|e| unavailable(&e))?;
-    serde_json::from_slice(&bytes).map_err(|e| ProviderError::Unreadable(e.to_string()))
-}
-
-/// The beginning of a body.
-async fn limited(reply: Response) -> Result<String, reqwest::Error> {
-    let mut bytes = Vec::new();
-    let mut stream = reply.bytes_stream();
-    while let Some(chunk) = stream.try_next().await? {
-        bytes.extend_from_slice(&chunk);
-        if bytes.len() > ERROR_BYTES {
-            break;
-        }
-    }
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
-}
-
-fn same_origin(url: &str, base: &str) -> bool {
-    match (reqwest::Url::parse(url), reqwest::Url::parse(base)) {
-        (Ok(url), Ok(base)) => url.origin() == base.origin(),
-        _ => false,
-    }
-}
-
-fn late() -> ProviderError {
-    ProviderError::Unavailable { why: "no answer within 60 s".into(), retry_after: None }
-}
-
-fn unavailable(error: &reqwest::Error) -> ProviderError {
-    ProviderError::Unavailable { why: words(error), retry_after: None }
-}
-
-/// The error and what caused it. The address is not repeated: it may hold more than a host.
-pub(super) fn words(error: &reqwest::Error) -> String {
-    let mut text = if error.is_connect() {
-        "no connection".to_owned()
-    } else if error.is_timeout() {
-        "no answer in time".to_owned()
-    } else if error.is_body() || error.is_decode() {
-        "the body broke off".to_owned()
-    } else {
-        "the request failed".to_owned()
-    };
-    let mut cause: Option<&dyn std::error::Error> = std::error::Error::source(error);
-    while let Some(inner) = cause {
-        text.push_str(": ");
-        text.push_str(&inner.to_string());
-        cause = inner.source();
-    }
-    crate::domain::failure::cut(&text)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -344,21 +229,5 @@ mod tests {
         assert_eq!(said("requests.17.custom_id: String should have at most 64 characters"), Refusal::Request(Some(17)));
         assert_eq!(said("not valid JSON: no low surrogate"), Refusal::Request(None));
         assert_eq!(said("Your credit balance is too low"), Refusal::Account);
-    }
-
-    #[test]
-    fn the_key_stays_on_its_host() {
-        assert!(same_origin("https://a.example/x", "https://a.example"));
-        assert!(!same_origin("https://b.example/x", "https://a.example"));
-        assert!(!same_origin("http://a.example/x", "https://a.example"));
-    }
-
-    #[test]
-    fn retry_after_is_seconds_or_a_date() {
-        let with = |text: &str| retry_after(&HeaderMap::from_iter([(RETRY_AFTER, text.parse().unwrap())]));
-        assert_eq!(with("7"), Some(Duration::from_secs(7)));
-        assert_eq!(with("-7"), None);
-        assert_eq!(with("soon"), None);
-        assert!(with("Fri, 01 Jan 2100 00:00:00 GMT").is_some());
     }
 }

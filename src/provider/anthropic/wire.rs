@@ -45,6 +45,18 @@ pub(super) fn read_line(line: &[u8]) -> Line {
     Line { custom_id, named, outcome: outcome.unwrap_or(LineOutcome::Unknown) }
 }
 
+/// The model that a request asks, and how many tokens it may write.
+pub(super) fn asked(request: &str) -> Option<(String, i64)> {
+    #[derive(Deserialize)]
+    struct Asked<'a> {
+        #[serde(borrow)]
+        model: Cow<'a, str>,
+        max_tokens: i64,
+    }
+    let Asked { model, max_tokens } = serde_json::from_str(request).ok()?;
+    Some((model.into_owned(), max_tokens))
+}
+
 fn parse<'a, T: Deserialize<'a>>(line: &'a [u8]) -> Option<T> {
     std::str::from_utf8(line).ok().and_then(|text| serde_json::from_str(text).ok())
 }
@@ -118,6 +130,7 @@ pub(super) fn listed(batch: &Value) -> Option<ListedBatch> {
         id: batch.get("id")?.as_str()?.to_owned(),
         created_at: batch.get("created_at").and_then(Value::as_str).and_then(time),
         requests: requests(batch),
+        intent: None,
     })
 }
 

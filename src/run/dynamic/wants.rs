@@ -1,7 +1,7 @@
 //! What a step of a dynamic workflow can ask for: the wants of the typed form, with names for steps and JSON for values.
 
 use super::{Dynamic, DynamicNext, NAME_RULE, is_name};
-use crate::domain::{Due, ForkPolicy, Frame, JoinRule, JsonText, NewBranch, WaitKind, WhenLost};
+use crate::domain::{Due, ForkPolicy, Frame, JoinRule, JsonText, ModelRetry, NewBranch, WaitKind, WhenLost};
 use crate::run::flow::{Act, Outcome};
 use crate::run::fork::named_branch;
 use crate::run::model::ModelRequest;
@@ -119,19 +119,24 @@ impl<'r> DynamicRun<'r> {
 pub struct DynamicSuspend(Wanted);
 
 impl DynamicSuspend {
-    /// As [`Suspend::live`](crate::Suspend::live).
+    /// As [`ModelCall::live`](crate::ModelCall::live).
     pub fn live(self) -> Self {
         self.deadline(Duration::ZERO)
     }
 
-    /// As [`Suspend::deadline`](crate::Suspend::deadline).
+    /// As [`ModelCall::deadline`](crate::ModelCall::deadline).
     pub fn deadline(self, within: Duration) -> Self {
         Self(self.0.and_then(|want| want.by(Due::After(within))))
     }
 
-    /// As [`Suspend::when_lost`](crate::Suspend::when_lost).
+    /// As [`ModelCall::when_lost`](crate::ModelCall::when_lost).
     pub fn when_lost(self, then: WhenLost) -> Self {
         Self(self.0.and_then(|want| want.when_lost(then)))
+    }
+
+    /// As [`ModelCall::retry`](crate::ModelCall::retry), of what a model is asked; anything else fails the run.
+    pub fn retry(self, retry: ModelRetry) -> Self {
+        Self(self.0.and_then(|want| want.retry(retry)))
     }
 
     /// A value for the step that takes the result, which then gets both: `[result, value]`.

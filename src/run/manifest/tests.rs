@@ -1,5 +1,4 @@
-// The probe finds the better of two ways by how far it has to look: the borrow is the point of it.
-#![allow(clippy::needless_borrow)]
+#![allow(clippy::needless_borrow)] // What the macro writes: the reference decides which trait is meant.
 
 use super::*;
 use schemars::JsonSchema;
@@ -42,7 +41,6 @@ fn manifest(version: u32, steps: &[(&'static str, TypeInfo)]) -> Manifest {
 }
 
 #[test]
-#[allow(clippy::needless_borrow)]
 fn a_type_is_described_as_far_as_it_can_be() {
     let draft = (&Probe::<Draft>::NEW).describe();
     let schema = draft.schema.unwrap();

@@ -1,4 +1,5 @@
 use super::*;
+use crate::run::tool::ToolResultBlock;
 use serde_json::json;
 
 fn reply(content: &str) -> Reply {
@@ -71,4 +72,97 @@ fn it_passes_through_serde_unchanged() {
 #[test]
 fn its_text_is_not_printed_by_accident() {
     assert!(!format!("{:?}", Reply::of_text("secret")).contains("secret"));
+}
+
+fn chat(message: &str) -> Reply {
+    Reply::from_json(&format!(
+        r#"{{"object":"chat.completion","choices":[{{"index":0,"message":{message},"finish_reason":"stop"}},{{"message":{{"content":"other"}}}}],
+            "usage":{{"prompt_tokens":7,"completion_tokens":2,"prompt_tokens_details":{{"cached_tokens":3}}}}}}"#
+    ))
+    .unwrap()
+}
+
+fn responses(output: &str) -> Reply {
+    Reply::from_json(&format!(
+        r#"{{"object":"response","status":"completed","incomplete_details":null,"output":{output},
+            "usage":{{"input_tokens":5,"output_tokens":1,"input_tokens_details":null}}}}"#
+    ))
+    .unwrap()
+}
+
+fn answered(id: &str, is_error: bool) -> ToolResultBlock {
+    ToolResultBlock { kind: "tool_result".into(), tool_use_id: id.into(), content: "4".into(), is_error }
+}
+
+#[test]
+fn a_chat_completion_is_read_by_its_first_choice() {
+    let reply = chat(r#"{"role":"assistant","content":"so far \ud83d","refusal":null,"new":{}}"#);
+    assert_eq!((reply.text().as_str(), reply.tool_uses().len()), ("so far \u{fffd}", 0));
+    assert_eq!(reply.stop_reason().as_deref(), Some("stop"));
+    let usage = Usage { input_tokens: 4, output_tokens: 2, cache_read_input_tokens: 3, ..Usage::default() };
+    assert_eq!(reply.usage(), Some(usage));
+    assert_eq!(
+        chat(r#"{"content":[{"type":"text","text":"a"},{"type":"x"},{"type":"text","text":"b"}]}"#).text(),
+        "ab"
+    );
+    for strange in ["null", "7", r#"{"content":null}"#, r#"{"tool_calls":7}"#] {
+        assert_eq!((chat(strange).text(), chat(strange).tool_uses()), Default::default(), "{strange}");
+    }
+    assert_eq!(Reply::from_json(r#"{"choices":[]}"#).unwrap().stop_reason(), None);
+}
+
+#[test]
+fn a_response_is_read_item_by_item() {
+    let reply = responses(
+        r#"[{"type":"reasoning","summary":[]},{"type":"message","content":[{"type":"output_text","text":"a"}]},7,
+            {"type":"function_call","call_id":"c1","name":"add","arguments":"{\"n\":18446744073709551617}"},
+            {"type":"message","content":[{"type":"refusal","refusal":"x"},{"type":"output_text","text":"b"}]}]"#,
+    );
+    assert_eq!((reply.text().as_str(), reply.stop_reason().as_deref()), ("ab", Some("completed")));
+    let uses = reply.tool_uses();
+    assert_eq!((uses.len(), uses[0].id.as_str(), uses[0].name.as_str()), (1, "c1", "add"));
+    assert_eq!(uses[0].input.as_str(), r#"{"n":18446744073709551617}"#);
+    assert_eq!(reply.usage().map(|usage| (usage.input_tokens, usage.output_tokens)), Some((5, 1)));
+    let cut =
+        Reply::from_json(r#"{"output":[],"status":"incomplete","incomplete_details":{"reason":"max_output_tokens"}}"#);
+    assert_eq!(cut.unwrap().stop_reason().as_deref(), Some("max_output_tokens"));
+}
+
+#[test]
+fn arguments_that_are_no_json_reach_the_tool_as_a_string() {
+    let call = |arguments: &str| {
+        let call = json!({"id": "t", "type": "function", "function": {"name": "n", "arguments": arguments}});
+        chat(&json!({"content": null, "tool_calls": [call]}).to_string()).tool_uses()[0].input.as_str().to_owned()
+    };
+    assert_eq!(call(r#"{"a": 1}"#), r#"{"a": 1}"#);
+    assert_eq!(call(""), "{}");
+    assert_eq!(call("{\"a\": "), r#""{\"a\": ""#);
+}
+
+#[test]
+fn a_conversation_goes_on_in_the_shape_it_has() {
+    let turn = |reply: &Reply, results: &[ToolResultBlock]| {
+        let turn = reply.turn(results).unwrap();
+        serde_json::from_str::<serde_json::Value>(&serde_json::to_string(&turn).unwrap()).unwrap()
+    };
+    let message = r#"{"role":"assistant","content":null,"tool_calls":[{"id":"t","type":"function","function":{"name":"n","arguments":"{}"}}]}"#;
+    let chat = chat(message);
+    assert_eq!(chat.conversation_field(), "messages");
+    assert_eq!(
+        turn(&chat, &[answered("t", true)]),
+        json!([serde_json::from_str::<serde_json::Value>(message).unwrap(), {"role": "tool", "tool_call_id": "t", "content": "Error: 4"}])
+    );
+    let responses = responses(r#"[{"type":"reasoning","id":"r"}]"#);
+    assert_eq!(responses.conversation_field(), "input");
+    assert_eq!(
+        turn(&responses, &[answered("c", false)]),
+        json!([{"type": "reasoning", "id": "r"}, {"type": "function_call_output", "call_id": "c", "output": "4"}])
+    );
+    let messages = reply(r#"[{"type":"text","text":"x"}]"#);
+    assert_eq!(messages.conversation_field(), "messages");
+    assert_eq!(
+        turn(&messages, &[answered("t", true)]),
+        json!([{"role": "assistant", "content": [{"type": "text", "text": "x"}]}, {"role": "user", "content": [
+            {"type": "tool_result", "tool_use_id": "t", "content": "4", "is_error": true}]}])
+    );
 }

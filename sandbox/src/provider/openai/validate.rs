@@ -10,6 +10,7 @@ use serde_json::value::RawValue;
 
 use super::super::app::{App, locked};
 use super::super::batch::{Batch, Done, Item, Kind, Stage};
+use super::super::create::contains;
 use super::super::faults::Fault;
 use super::super::processor::tokens;
 use super::Endpoint;
@@ -58,9 +59,14 @@ pub(crate) async fn validate(app: &Arc<App>, id: &str) -> Option<()> {
         Fault::FailValidation { code, message } => Some(error(code, message.clone(), None)),
         _ => None,
     });
+    let guilty = match &read {
+        Ok(input) => batch.plan.faults.take(|fault| guilty(fault, input)),
+        Err(_) => None,
+    };
+    let scripted = scripted.map(|error| vec![error]).or(guilty);
     let over = |input: &Input| app.config.enqueued_tokens.filter(|limit| enqueued + input.tokens > *limit);
     let checked = match (scripted, read) {
-        (Some(scripted), _) => Err(vec![scripted]),
+        (Some(scripted), _) => Err(scripted),
         (None, Ok(input)) => match over(&input) {
             Some(limit) => Err(vec![queue_full(&app.config.organization, input.model.as_deref(), limit)]),
             None => Ok(input),
@@ -82,6 +88,16 @@ pub(crate) async fn validate(app: &Arc<App>, id: &str) -> Option<()> {
             None
         }
     }
+}
+
+/// The errors that some requests bring upon all of them, with their lines if the message is to name them.
+fn guilty(fault: &Fault, input: &Input) -> Option<Vec<LineError>> {
+    let Fault::GuiltyItem { containing, message } = fault else { return None };
+    let guilty = input.items.iter().zip(0_usize..).filter(|(item, _)| contains(&item.params, containing.as_bytes()));
+    let line = |n: usize| message.contains("{n}").then_some(n + 1);
+    let errors = guilty.map(|(_, n)| error("invalid_request", message.replace("{n}", &n.to_string()), line(n)));
+    let errors: Vec<_> = errors.take(LISTED_ERRORS).collect();
+    (!errors.is_empty()).then_some(errors)
 }
 
 /// The tokens of a batch that count as enqueued for a model.
