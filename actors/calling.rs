@@ -65,7 +65,7 @@ async fn settle(
                     store.park_account(account, &refused.why).await?;
                     false
                 }
-                Refusal::Size | Refusal::Request(_) => true,
+                Refusal::Size | Refusal::Request(_) | Refusal::Every => true,
             };
             // What the provider did not work on counts against no budget.
             unanswered(ItemStatus::Errored, last, last, refused.why.clone(), None)

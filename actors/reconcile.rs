@@ -135,10 +135,10 @@ mod tests {
     #[test]
     fn one_without_a_number_is_taken_only_when_nothing_else_shows_up() {
         let listed = [ListedBatch { requests: None, ..batch("untold", 0) }];
-        assert!(matches!(choose(&intent(0), &listed, &[], Q), Finding::LookAgain(_)));
-        assert_eq!(choose(&intent(1_500_000), &listed, &[], Q), Finding::Adopt("untold".into()));
+        assert!(matches!(choose(&intent(0), &listed, &[], Q, false), Finding::LookAgain(_)));
+        assert_eq!(choose(&intent(1_500_000), &listed, &[], Q, false), Finding::Adopt("untold".into()));
         let listed = [listed[0].clone(), batch("ours", 64)];
-        assert_eq!(choose(&intent(0), &listed, &[], Q), Finding::Adopt("ours".into()));
+        assert_eq!(choose(&intent(0), &listed, &[], Q, false), Finding::Adopt("ours".into()));
     }
 
     #[test]

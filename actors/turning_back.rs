@@ -73,7 +73,7 @@ pub(super) async fn turn_back(
         fail(ctx, batch, &open, why).await?;
     } else {
         if matches!(verdict, Verdict::Park | Verdict::Convict) {
-            store.park(batch.batch, batch.fence, why).await?;
+            store.park_account_of(batch.batch, batch.fence, why).await?;
         }
         let delay = if verdict == Verdict::Later { pause(ctx, batch) } else { Duration::ZERO };
         let delay_ms = i64::try_from(delay.as_millis()).unwrap_or(i64::MAX);

@@ -12,7 +12,7 @@ use crate::store::{Database, Store, planted};
 use futures::stream;
 use longhaul_sandbox::postgres::testing::TestDatabase;
 use std::sync::atomic::AtomicBool;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 
 /// Batches read at the same time.
 const AT_ONCE: usize = 8;
@@ -62,6 +62,7 @@ async fn context(url: &str) -> Ctx {
         accounts: Accounts::default(),
         counters: Counters::default(),
         draining: AtomicBool::new(false),
+        leaving: watch::Sender::new(false),
         blocking: Arc::new(Semaphore::new(1)),
     };
     Ctx::new(Arc::new(shared), NodeId::random())

@@ -262,13 +262,13 @@ pub(crate) async fn accounts(args: AccountsArgs, as_json: bool) -> Result<Exit, 
         (Some(AccountsCommand::Pause(args)), _) => {
             let client = Client::connect(&args.database.database).await?;
             let (of, name) = args.of.read();
-            client.pause(&of, &args.by, &args.why).await?;
+            client.pause_sends(&of, &args.by, &args.why).await?;
             said(as_json, &json!({"paused": of}), format!("{name} is paused\n"))?;
         }
         (Some(AccountsCommand::Resume(args)), _) => {
             let client = Client::connect(&args.database.database).await?;
             let (of, name) = args.of.read();
-            let resumed = client.resume(&of).await?;
+            let resumed = client.resume_sends(&of).await?;
             let text = if resumed { "goes on" } else { "was neither paused nor parked" };
             said(as_json, &json!({"resumed": resumed}), format!("{name} {text}\n"))?;
         }

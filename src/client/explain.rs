@@ -201,7 +201,7 @@ fn model(facts: &Facts, wait: &Wait, said: &mut Said) {
     }
     if let Some(paused) = &wait.paused {
         said.because(format!("nothing is sent while this is paused: {paused}"));
-        said.moves("`longhaul accounts resume`, or `Client::resume`".into());
+        said.moves("`longhaul accounts resume`, or `Client::resume_sends`".into());
     }
     if let Some(held) = &wait.held {
         over_budget(held, said);

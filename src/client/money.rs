@@ -297,9 +297,9 @@ impl Client {
     ///
     /// # Errors
     /// [`Error::UnknownAccount`].
-    pub async fn pause(&self, of: &Pausable, by: &str, why: &str) -> Result<(), Error> {
+    pub async fn pause_sends(&self, of: &Pausable, by: &str, why: &str) -> Result<(), Error> {
         let (kind, subject) = self.pausable(of).await?;
-        Ok(self.store().pause(kind, &subject, by, why).await?)
+        Ok(self.store().pause_sends(kind, &subject, by, why).await?)
     }
 
     /// Ends a pause. An account that was parked, because its provider had refused it, or was asked to wait, is tried again. Answers
@@ -307,9 +307,9 @@ impl Client {
     ///
     /// # Errors
     /// [`Error::UnknownAccount`].
-    pub async fn resume(&self, of: &Pausable) -> Result<bool, Error> {
+    pub async fn resume_sends(&self, of: &Pausable) -> Result<bool, Error> {
         let (kind, subject) = self.pausable(of).await?;
-        let resumed = self.store().resume(kind, &subject).await?;
+        let resumed = self.store().resume_sends(kind, &subject).await?;
         self.store().nudge(Hint::Requests).await?;
         Ok(resumed)
     }

@@ -1,14 +1,12 @@
 //! What a step returns: where the run goes from here.
 
 use super::flow::{Act, Outcome};
-use super::reply::Reply;
 use super::want::{Want, Wanted, argument, carried};
 use super::workflow::{Data, Step, Workflow};
 use crate::domain::limits::OUTPUT_BYTES;
-use crate::domain::{Due, JsonText, WhenLost};
+use crate::domain::JsonText;
 use std::fmt;
 use std::marker::PhantomData;
-use std::time::Duration;
 
 /// Types that are known and not held: whatever they are, the value can be sent.
 type Types<T> = PhantomData<fn() -> T>;

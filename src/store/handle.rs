@@ -139,7 +139,7 @@ statements! {
     refuse::find_late(batch: i64, lease: Lease, id: &str, certain: bool) -> bool;
     refuse::turn_back(batch: i64, fence: i64, items: &[i32], company: &[Option<i32>], delay_ms: i64) -> i64;
     refuse::convicts(batch: i64, fence: i64, in_row: i32) -> bool;
-    refuse::park(batch: i64, fence: i64, why: &str) -> ();
+    refuse::park_account_of(batch: i64, fence: i64, why: &str) -> ();
     submit::alone(batch: i64) -> bool;
     holes::holes(batch: i64, fence: i64, digest: &[u8]) -> Option<Holes>;
     holes::park_missing(batch: i64, fence: i64, items: &[i32]) -> i64;
@@ -151,8 +151,8 @@ statements! {
     budgets::fund(batch: i64, lease: Lease, concerned: &[Concern], decision: &Decision) -> Option<i32>;
     budgets::top(run_id: &str) -> Option<i64>;
     pauses::accounts() -> Vec<AccountView>;
-    pauses::pause(kind: i16, subject: &str, by: &str, why: &str) -> ();
-    pauses::resume(kind: i16, subject: &str) -> bool;
+    pauses::pause_sends(kind: i16, subject: &str, by: &str, why: &str) -> ();
+    pauses::resume_sends(kind: i16, subject: &str) -> bool;
     pauses::pauses() -> Vec<(i16, String, String, String)>;
     reserve::sending(batch: i64, lease: Lease, watermark: &Watermark, limit_ms: i64) -> bool;
     submit::adopt_lease(lease: Lease) -> Vec<Intent>;

@@ -78,7 +78,7 @@ order by a.id
 }
 
 /// Seals nothing for a provider (kind 1, by name) or an account (kind 2, by id) until it is resumed. Again replaces who and why.
-pub(super) async fn pause(pool: &PgPool, kind: i16, subject: &str, by: &str, why: &str) -> Result<(), StoreError> {
+pub(super) async fn pause_sends(pool: &PgPool, kind: i16, subject: &str, by: &str, why: &str) -> Result<(), StoreError> {
     sqlx::query!(
         "insert into longhaul.pauses (kind, subject, by, why) values ($1, $2, $3, $4)
          on conflict (kind, subject) do update set by = excluded.by, why = excluded.why",
@@ -93,7 +93,7 @@ pub(super) async fn pause(pool: &PgPool, kind: i16, subject: &str, by: &str, why
 }
 
 /// Ends a pause; of an account also its being parked, and what it was asked to wait. `false`: there was nothing to end.
-pub(super) async fn resume(pool: &PgPool, kind: i16, subject: &str) -> Result<bool, StoreError> {
+pub(super) async fn resume_sends(pool: &PgPool, kind: i16, subject: &str) -> Result<bool, StoreError> {
     let resumed = sqlx::query_scalar!(
         r#"
 with gone as (delete from longhaul.pauses where kind = $1 and subject = $2 returning subject),

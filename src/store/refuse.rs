@@ -280,7 +280,7 @@ pub(super) async fn convicts(pool: &PgPool, batch: i64, fence: i64, in_row: i32)
 
 /// Nothing is sent any more for the account of a batch that this node looks after, until an operator acts. Not for what was sent
 /// under an earlier lease: somebody may have acted since.
-pub(super) async fn park(pool: &PgPool, batch: i64, fence: i64, why: &str) -> Result<(), StoreError> {
+pub(super) async fn park_account_of(pool: &PgPool, batch: i64, fence: i64, why: &str) -> Result<(), StoreError> {
     sqlx::query!(
         "update longhaul.accounts a set parked = $3 from longhaul.batches b
          where b.id = $1 and b.fence = $2 and a.id = b.account and b.lease = a.fence",

@@ -35,7 +35,6 @@ mod urgent {
             "live" => asked.live(),
             "park" => asked.live().when_lost(WhenLost::Park),
             "batch" => asked,
-            "wrong" => return Ok(run.call(step::inner, ()).live().then(step::answered)),
             "wrong rule" => asked.when_lost(WhenLost::Park),
             "talk" => {
                 let request = crate::flows::request(run.id(), 1, prompt);
@@ -44,11 +43,6 @@ mod urgent {
             within => asked.deadline(Duration::from_millis(within.parse().unwrap())),
         };
         Ok(asked.then(step::answered))
-    }
-
-    #[step]
-    async fn inner(_: &mut Run<Urgent>) -> Result<Next<Urgent, Reply>> {
-        Ok(Next::finish(Reply::of_text("inner")))
     }
 
     #[step]
@@ -137,7 +131,6 @@ async fn what_passes_is_called_again_and_what_does_not_fails_the_run() {
         ("twice", "live: overloaded twice"),
         ("always", "live: overloaded"),
         ("invalid", "live: invalid"),
-        ("wrong", "wrong: x"),
         ("rule", "wrong rule: x"),
     ] {
         client.enqueue::<Urgent>(id, input.into()).await.unwrap();
@@ -150,7 +143,6 @@ async fn what_passes_is_called_again_and_what_does_not_fails_the_run() {
     assert!(code == FailureCode::ModelFailed && why.contains("overloaded_error"), "{code:?} {why}");
     let (code, why) = failure::<Urgent>(&client, "invalid").await;
     assert!(code == FailureCode::ModelFailed && why.contains("no such thing"), "{code:?} {why}");
-    assert!(failure::<Urgent>(&client, "wrong").await.1.contains("only a request to a model"));
     assert!(failure::<Urgent>(&client, "rule").await.1.contains("`when_lost`"));
     let live = client.live_totals().await.unwrap();
     assert_eq!((live.answered, live.refused, live.lost), (1, 2 + 3 + 1, 0));

@@ -82,6 +82,8 @@ fn inject(models: &Models, named: &Named) -> Vec<Injected> {
         // What is settled is settled at the first download; what is lacking is read again.
         Operation::Results if settles(named.name) => When::Next,
         Operation::Results => When::Times(2),
+        // As often as it is sent: with the others, and alone.
+        Operation::Create if named.name == "create_guilty_item" => When::Always,
         _ => When::Next,
     };
     let injected =

@@ -101,7 +101,7 @@ async fn what_is_paused_sends_nothing_until_it_is_resumed() {
     let node = test_node(db.url(), &models).await;
     let client = node.client();
     let provider = Pausable::Provider("claude".into());
-    client.pause(&provider, "ada", "too dear").await.unwrap();
+    client.pause_sends(&provider, "ada", "too dear").await.unwrap();
     client.enqueue::<Asking>("r", "q".into()).await.unwrap();
     until_status(&client, "r", RunStatus::Waiting).await;
     for _ in 0..3 {
@@ -113,19 +113,19 @@ async fn what_is_paused_sends_nothing_until_it_is_resumed() {
 
     // Of the account too; one resumed is not both.
     let account = client.accounts().await.unwrap().remove(0);
-    client.pause(&Pausable::Account(account.id), "bob", "an audit").await.unwrap();
-    assert!(client.resume(&provider).await.unwrap());
-    assert!(!client.resume(&provider).await.unwrap(), "there is nothing to end");
+    client.pause_sends(&Pausable::Account(account.id), "bob", "an audit").await.unwrap();
+    assert!(client.resume_sends(&provider).await.unwrap());
+    assert!(!client.resume_sends(&provider).await.unwrap(), "there is nothing to end");
     node.poll_once().await;
     assert_eq!(models.control.seen(Operation::Create), 0);
     let account = client.accounts().await.unwrap().remove(0);
     assert_eq!(account.paused.as_deref(), Some("an audit (bob)"));
     let why = client.explain("r").await.unwrap().to_string();
     assert!(why.contains("by bob: an audit"), "{why}");
-    assert!(client.resume(&Pausable::Account(account.id)).await.unwrap());
+    assert!(client.resume_sends(&Pausable::Account(account.id)).await.unwrap());
     until_status(&client, "r", RunStatus::Completed).await;
     assert!(client.pauses().await.unwrap().is_empty());
-    let unknown = client.pause(&Pausable::Account(99), "bob", "").await.unwrap_err();
+    let unknown = client.pause_sends(&Pausable::Account(99), "bob", "").await.unwrap_err();
     assert_eq!(unknown.code(), "unknown-account");
     node.shutdown().await.unwrap();
     check_paid(&models, &mut connect(&db).await).await;
@@ -144,14 +144,14 @@ async fn a_pause_stops_a_batch_that_is_being_made_up() {
     models.inject(Operation::List, When::Next, Fault::Hold);
     client.enqueue::<Asking>("r", "q".into()).await.unwrap();
     models.control.wait_for(Operation::List, listed + 1).await;
-    client.pause(&Pausable::Provider("claude".into()), "ada", "stop").await.unwrap();
+    client.pause_sends(&Pausable::Provider("claude".into()), "ada", "stop").await.unwrap();
     models.control.release_all();
     let mut conn = connect(&db).await;
     until_batch(&mut conn, BatchStatus::Abandoned).await;
     node.poll_once().await;
     assert_eq!(models.control.seen(Operation::Create), 0);
     assert_eq!(batches(&mut conn).await.len(), 1, "what is paused is not tried again");
-    client.resume(&Pausable::Provider("claude".into())).await.unwrap();
+    client.resume_sends(&Pausable::Provider("claude".into())).await.unwrap();
     until_status(&client, "r", RunStatus::Completed).await;
     node.shutdown().await.unwrap();
     check_paid(&models, &mut conn).await;
@@ -176,7 +176,7 @@ async fn a_parked_account_is_resumed_without_a_new_node() {
     .await;
     assert!(account.parked.unwrap().contains("not paid"));
     models.control.clear();
-    assert!(client.resume(&Pausable::Account(account.id)).await.unwrap());
+    assert!(client.resume_sends(&Pausable::Account(account.id)).await.unwrap());
     until_status(&client, "r", RunStatus::Completed).await;
     node.shutdown().await.unwrap();
     check_paid(&models, &mut connect(&db).await).await;

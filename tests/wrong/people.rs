@@ -31,6 +31,10 @@ mod desk {
             //~ `schemars::JsonSchema` is not implemented for `Opaque`
             //~ `serde_core::ser::Serialize` is not implemented for `Opaque`
         }
+        if run.input.len() == 3 {
+            return Ok(run.human::<String>("Now?").live().then(step::named));
+            //~ no method named `live` found for struct `longhaul::Asking<W, T>`
+        }
         Ok(run.human::<bool>("Keep it?"))
         //~ expected `Next<Desk, String>`, found `Asking<Desk, bool>`
     }

@@ -1,9 +1,10 @@
 //! `POST /v1/messages`: one request, sent once, by the same transport as batches. What the reply says is told apart by whether it was
 //! paid: a refusal and an overload are not, an answer is, and of anything else nobody knows.
 
-use super::transport::{Transport, because, error_text, retry_after, words};
+use super::transport::{Transport, because};
 use super::wire;
 use crate::domain::{JsonText, limits};
+use crate::provider::http::{error_text, retry_after, words};
 use crate::provider::port::{Called, LiveReply, Refusal, RefusedCreate};
 use bytes::Bytes;
 use futures::StreamExt;
