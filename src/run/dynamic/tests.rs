@@ -223,7 +223,7 @@ fn forks_give_lists_or_objects() {
 
 #[test]
 fn what_cannot_be_asked_fails_the_run() {
-    let (_, why) = failure(|run, _| Box::pin(async move { Ok(run.human("?").live().then("echo")) }));
+    let (_, why) = failure(|run, _| Box::pin(async move { Ok(run.call("echo", 1).live().then("echo")) }));
     assert!(why.contains("only a request to a model"), "{why}");
     let (code, why) = failure(|run, _| {
         Box::pin(async move { Ok(run.fork().branch("a", "echo", 1).branch("a", "echo", 2).join_by_name("echo")) })
