@@ -72,9 +72,6 @@ pub(super) async fn turn_back(
     if fails {
         fail(ctx, batch, &open, why).await?;
     } else {
-        if matches!(verdict, Verdict::Park | Verdict::Convict) {
-            store.park_account_of(batch.batch, batch.fence, why).await?;
-        }
         let delay = if verdict == Verdict::Later { pause(ctx, batch) } else { Duration::ZERO };
         let delay_ms = i64::try_from(delay.as_millis()).unwrap_or(i64::MAX);
         let company = |item: &i32| match &verdict {
@@ -85,6 +82,10 @@ pub(super) async fn turn_back(
         for some in open.chunks(CHUNK_LINES) {
             let company: Vec<_> = some.iter().map(company).collect();
             store.turn_back(batch.batch, batch.fence, some, &company, delay_ms).await?;
+        }
+        // Only now: once somebody has acted, nothing of this batch is to be judged again.
+        if matches!(verdict, Verdict::Park | Verdict::Convict) {
+            store.park_account_of(batch.batch, batch.fence, why).await?;
         }
     }
     ctx.board.wake_submitters();

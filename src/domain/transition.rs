@@ -51,7 +51,7 @@ pub struct NewWait {
     pub live: Option<Box<LiveCall>>,
     /// How its errors are tried again; `None` is the node's setting. Of model waits only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub retry: Option<ModelRetry>,
+    pub retry: Option<Box<ModelRetry>>,
 }
 
 /// A request to a model that is not left to a batch for ever.

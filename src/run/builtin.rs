@@ -55,7 +55,7 @@ pub(crate) fn ask(conversation: &Conversation, request: JsonText) -> Result<(New
     let carry = JsonText::of(conversation, "a conversation", REQUEST_BYTES)?;
     let wait = NewWait {
         live: conversation.live.map(Box::new),
-        retry: conversation.retry,
+        retry: conversation.retry.map(Box::new),
         ..NewWait::model(&conversation.provider, request)
     };
     Ok((wait, Frame { step: HEARD.to_owned(), carry: Some(carry) }))
@@ -64,7 +64,7 @@ pub(crate) fn ask(conversation: &Conversation, request: JsonText) -> Result<(New
 /// The step that looks at the answer, in a conversation whose every turn is asked as this wait is.
 pub(crate) fn each_turn_like(wait: &NewWait, first: Frame) -> Result<Frame, Outcome> {
     let carry = first.carry.unwrap_or_else(JsonText::null);
-    let (live, retry) = (wait.live.as_deref().copied(), wait.retry);
+    let (live, retry) = (wait.live.as_deref().copied(), wait.retry.as_deref().copied());
     let conversation = Conversation { live, retry, ..carry.read().map_err(undecodable)? };
     Ok(Frame { carry: Some(JsonText::of(&conversation, "a conversation", REQUEST_BYTES)?), ..first })
 }

@@ -3,8 +3,8 @@
 use super::flow::{Act, Outcome};
 use super::want::{Want, Wanted, argument, carried};
 use super::workflow::{Data, Step, Workflow};
-use crate::domain::limits::OUTPUT_BYTES;
 use crate::domain::JsonText;
+use crate::domain::limits::OUTPUT_BYTES;
 use std::fmt;
 use std::marker::PhantomData;
 

@@ -81,7 +81,7 @@ impl Want {
             return Err(Outcome::Limit(wrong));
         }
         self.asked(|wait| {
-            wait.retry = Some(retry);
+            wait.retry = Some(Box::new(retry));
             Ok(())
         })
     }

@@ -189,7 +189,7 @@ impl<'a> Columns<'a> {
         self.reason.push(reason);
         self.provider.push(wait.and_then(|w| w.provider.as_deref()));
         self.otherwise.push(wait.and_then(|w| w.otherwise.as_ref()).map(|o| o.as_str()));
-        let retry = wait.and_then(|w| w.retry);
+        let retry = wait.and_then(|w| w.retry.as_deref());
         self.budget.push(retry.map(|r| i16::try_from(r.attempts.saturating_sub(1)).unwrap_or(i16::MAX)));
         self.backoff_ms.push(retry.map(|r| i32::try_from(r.backoff.as_millis()).unwrap_or(i32::MAX)));
         let live = wait.and_then(|w| w.live.as_deref());

@@ -168,7 +168,7 @@ statements! {
     ingest::hand_over(batch: i64, fence: i64, intent: IntentId) -> bool;
     ingest::answer(batch: i64, fence: i64, lines: &Lines) -> Settled;
     ingest::fail(batch: i64, fence: i64, lines: &Lines) -> Settled;
-    ingest::settle(batch: i64, fence: i64) -> bool;
+    costs::settle(batch: i64, fence: i64) -> bool;
     ingest::open_items(batch: i64) -> Vec<i32>;
     ingest::next_check(account: i32) -> Option<i64>;
     live::park_account(account: i32, why: &str) -> ();

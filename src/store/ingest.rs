@@ -461,50 +461,6 @@ select (select count(*) from booked) as "items!", (select count(*) from moved) a
     Ok(Settled { items: row.items, waits: row.waits })
 }
 
-/// Closes a batch whose items are all accounted for, and adds what its answers cost to what was spent; what was reserved for them is
-/// free. `false`: some are not.
-pub(super) async fn settle(pool: &PgPool, batch: i64, fence: i64) -> Result<bool, StoreError> {
-    let settled = sqlx::query_scalar!(
-        r#"
-with settled as (
-    update longhaul.batches b set status = 8, settled_at = longhaul.now(), owner = null, check_at = null
-    where b.id = $1 and b.fence = $2 and b.status in (5, 7)
-        and not exists (select from longhaul.batch_items i where i.batch = b.id and i.status in (1, 2))
-    returning b.id, b.account, (b.settled_at at time zone 'UTC')::date as day
-),
-booked as (
-    insert into longhaul.spent
-    select s.day, s.account, v.name, coalesce(i.model, ''), count(*), count(*) filter (where i.nano_usd is null),
-        count(*) filter (where i.status = 10), coalesce(sum(i.nano_usd), 0),
-        coalesce(sum(i.nano_usd) filter (where i.status = 10), 0), coalesce(sum(i.input_tokens), 0),
-        coalesce(sum(i.output_tokens), 0), coalesce(sum(i.cache_write_tokens), 0), coalesce(sum(i.cache_read_tokens), 0)
-    from settled s
-    join longhaul.batch_items i on i.batch = s.id and i.status in (3, 10)
-    join longhaul.runs r on r.id = i.run
-    join longhaul.workflow_versions v on v.id = r.workflow
-    group by s.day, s.account, v.name, coalesce(i.model, '')
-    -- Batches that are settled at the same time lock the rows they share in one order.
-    order by v.name, coalesce(i.model, '')
-    on conflict (workflow, account, day, model) do update set items = spent.items + excluded.items,
-        unpriced = spent.unpriced + excluded.unpriced, unused = spent.unused + excluded.unused,
-        nano_usd = spent.nano_usd + excluded.nano_usd,
-        unused_nano_usd = spent.unused_nano_usd + excluded.unused_nano_usd,
-        input_tokens = spent.input_tokens + excluded.input_tokens,
-        output_tokens = spent.output_tokens + excluded.output_tokens,
-        cache_write_tokens = spent.cache_write_tokens + excluded.cache_write_tokens,
-        cache_read_tokens = spent.cache_read_tokens + excluded.cache_read_tokens
-),
-free as (delete from longhaul.reserved f using settled s where f.batch = s.id)
-select exists (select from settled) as "settled!"
-"#,
-        batch,
-        fence
-    )
-    .fetch_one(pool)
-    .await?;
-    Ok(settled)
-}
-
 /// The items of a batch that no result has accounted for.
 pub(super) async fn open_items(pool: &PgPool, batch: i64) -> Result<Vec<i32>, StoreError> {
     let rows = sqlx::query_scalar!(

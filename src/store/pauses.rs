@@ -78,7 +78,13 @@ order by a.id
 }
 
 /// Seals nothing for a provider (kind 1, by name) or an account (kind 2, by id) until it is resumed. Again replaces who and why.
-pub(super) async fn pause_sends(pool: &PgPool, kind: i16, subject: &str, by: &str, why: &str) -> Result<(), StoreError> {
+pub(super) async fn pause_sends(
+    pool: &PgPool,
+    kind: i16,
+    subject: &str,
+    by: &str,
+    why: &str,
+) -> Result<(), StoreError> {
     sqlx::query!(
         "insert into longhaul.pauses (kind, subject, by, why) values ($1, $2, $3, $4)
          on conflict (kind, subject) do update set by = excluded.by, why = excluded.why",

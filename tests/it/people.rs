@@ -6,7 +6,7 @@ use longhaul::testing::TestNode;
 use longhaul::{Canceled, Error, EventType, Next, Node, Reply, Result, Run, RunStatus, StepError, Workflow, workflow};
 use longhaul::{Tool, ToolCall, ToolResult, ToolResultBlock};
 use longhaul_sandbox::postgres::testing::TestDatabase;
-use longhaul_sandbox::provider::{Answer, Config as SandboxConfig, Sandbox};
+use longhaul_sandbox::provider::{Answer, Config as SandboxConfig, Fault, Operation, Sandbox, When};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -276,6 +276,8 @@ async fn what_arrives_for_a_canceled_run_is_booked_and_changes_nothing() {
         (number(&mut conn, "select count(*) from longhaul.waits where status = 3").await == 1).then_some(())
     })
     .await;
+    // The batch, which nobody waits for any more, cannot be stopped in time.
+    models.inject(Operation::Cancel, When::Always, Fault::status(500));
     assert_eq!(node.client().cancel("converse").await.unwrap(), Canceled::Canceled(RunStatus::Waiting));
     for batch in models.control.batches() {
         models.control.finish(&batch);

@@ -33,7 +33,7 @@ mod desk {
         }
         if run.input.len() == 3 {
             return Ok(run.human::<String>("Now?").live().then(step::named));
-            //~ no method named `live` found for struct `longhaul::Asking<W, T>`
+            //~ no method named `live` found
         }
         Ok(run.human::<bool>("Keep it?"))
         //~ expected `Next<Desk, String>`, found `Asking<Desk, bool>`
