@@ -76,7 +76,7 @@ moves! {
                 Abandoned -> AdoptedUnverified], stays, [],
             "the other send gets the provider's id";
         /// Every item is accounted for.
-        Settled = "settled", "ingest::settle", Keeper, [Submitted -> Settled, Ended -> Settled], stays, [],
+        Settled = "settled", "costs::settle", Keeper, [Submitted -> Settled, Ended -> Settled], stays, [],
             "when no item is open";
     }
 }
