@@ -6,11 +6,11 @@
 //! whether they are made again. It never decides that; it never sends anything twice by itself.
 
 use super::Handled;
-use super::calling;
+use super::calling::{self, HeldCall};
 use super::ctx::Ctx;
-use crate::store::{self, CallKey, HeldCall, StoreError};
+use crate::store::{self, CallKey, StoreError};
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::JoinSet;
@@ -162,7 +162,13 @@ async fn claim(args: &Args, held: &[CallKey], room: usize) -> Result<Claimed, St
     let Some(account) = ctx.account(&args.provider).await? else { return Ok((None, Vec::new(), None)) };
     calling::lose(ctx, ctx.node, Some(account), held, "it was cut off on its own node").await?;
     let of = store::Caller { provider: &args.provider, account, node: ctx.node, live_ms };
-    let calls = ctx.store().claim_calls(of, room).await?;
+    let mut due = ctx.store().due_calls(of, room).await?;
+    let Some(provider) = ctx.shared.providers.get(&args.provider) else { return Ok((None, Vec::new(), None)) };
+    due.iter_mut().for_each(|call| call.estimate = provider.live_estimate(&call.request));
+    let claimed = if due.is_empty() { Vec::new() } else { ctx.store().claim_calls(of, &due).await? };
+    let mut requests: HashMap<_, _> = due.into_iter().map(|call| ((call.run, call.wait), call.request)).collect();
+    let held = |key: CallKey| Some(HeldCall { key, request: requests.remove(&(key.run, key.wait))? });
+    let calls: Vec<_> = claimed.into_iter().filter_map(held).collect();
     // A full look is followed by another one when a call is over.
     let due = if calls.len() == room { None } else { ctx.store().next_call(of).await? };
     Ok((Some(account), calls, due.map(|ms| Duration::from_millis(ms.max(0) as u64))))

@@ -3,8 +3,8 @@
 use super::ctx::Ctx;
 use crate::domain::{ItemStatus, NodeId};
 use crate::observe::count;
-use crate::provider::{BatchProvider, Called, LiveReply, Refusal};
-use crate::store::{CallKey, Fate, HeldCall, StoreError, Unanswered};
+use crate::provider::{BatchProvider, Called, LiveReply, Refusal, Usage, kept_name};
+use crate::store::{CallKey, Fate, StoreError, Unanswered};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -16,6 +16,14 @@ const ERROR_PAUSE: Duration = Duration::from_millis(200);
 const OFFERS: u32 = 5;
 /// Forks joined per look.
 const RIPE: i64 = 500;
+
+/// A call that this node is to make now.
+#[derive(Debug)]
+pub(crate) struct HeldCall {
+    pub key: CallKey,
+    /// The body of the request.
+    pub request: String,
+}
 
 /// Makes a call and writes down what became of it.
 pub(super) async fn call(ctx: &Arc<Ctx>, name: &str, account: i32, held: HeldCall) {
@@ -94,8 +102,10 @@ async fn answered(
     key: CallKey,
     reply: &LiveReply,
 ) -> Result<(), StoreError> {
-    let cost = reply.usage.zip(reply.model.as_deref()).and_then(|(usage, model)| provider.live_cost(model, &usage));
-    if ctx.store().answer_call(key, reply.body.as_str(), reply.usage, cost).await? {
+    let (model, usage) = (reply.model.as_deref().map(kept_name), reply.usage.filter(Usage::is_sane));
+    let model = model.as_deref();
+    let cost = usage.zip(model).and_then(|(usage, model)| provider.live_cost(model, &usage));
+    if ctx.store().answer_call(key, reply.body.as_str(), model, usage, cost).await? {
         ctx.runs_ready();
     }
     count(&ctx.counters().live_calls_answered, 1);

@@ -161,6 +161,9 @@ async fn handle(args: &Args, batch: HeldBatch) {
     }
 }
 
+/// How old a batch is, in milliseconds, when it is over at every provider: a day, and an hour for clocks and clean-up.
+const GONE_MS: i64 = 25 * 3_600_000;
+
 /// What a look leads to.
 pub(super) enum Look {
     /// Settled, or not this batch after all.
@@ -172,6 +175,8 @@ pub(super) enum Look {
 async fn look(ctx: &Ctx, provider: &Arc<dyn BatchProvider>, name: &str, batch: &HeldBatch) -> Result<Look, StoreError> {
     let polled = match provider.poll(&batch.provider_batch_id).await {
         Ok(polled) => polled,
+        // A batch that is not found when it must be over will not be found again: its results count as read, and as lacking all.
+        Err(ProviderError::NotFound) if batch.age_ms > GONE_MS => return results::gone(ctx, name, batch, None).await,
         Err(error) => return Ok(unanswered(ctx, name, batch, &error)),
     };
     match polled.state {

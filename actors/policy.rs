@@ -3,6 +3,7 @@
 
 use crate::config::Config;
 use crate::store::{Holes, Queue};
+use sha2::{Digest, Sha256};
 use std::time::Duration;
 
 /// What to do with the queue now.
@@ -64,6 +65,18 @@ pub(super) fn holes(holes: &Holes, succeeded: Option<i64>, after: Duration) -> V
         Some(n) if accounted.contains(&n) => Verdict::Unpaid,
         Some(_) | None => Verdict::Paid,
     }
+}
+
+/// The name of a group as it can be kept: whatever is in a request, it must not keep others from being sent.
+pub(super) fn group_name(name: String) -> String {
+    const BYTES: usize = 200;
+    if !name.is_empty() && name.len() <= BYTES && !name.contains('\0') {
+        return name;
+    }
+    // What comes before the first space may be the adapter's own, such as an endpoint.
+    let own = name.split(' ').next().filter(|own| own.len() < BYTES / 2 && !own.contains('\0')).unwrap_or_default();
+    let digest: String = Sha256::digest(&name).iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("{own} {digest}")
 }
 
 #[cfg(test)]
@@ -129,6 +142,18 @@ mod tests {
         assert_eq!(judge(seen(3, 3_600_000, 1), Some(8)), Verdict::Unpaid);
         assert_eq!(judge(seen(3, 3_600_000, 1), Some(9)), Verdict::Paid);
         assert_eq!(judge(seen(3, 3_600_000, 0), None), Verdict::Paid);
+    }
+
+    #[test]
+    fn a_group_can_always_be_kept() {
+        assert_eq!(group_name("/v1/responses gpt-5".into()), "/v1/responses gpt-5");
+        for strange in ["/v1/responses a\0b".to_owned(), format!("/v1/responses {}", "x".repeat(3_000)), String::new()]
+        {
+            let kept = group_name(strange.clone());
+            assert!(kept.len() <= 200 && !kept.contains('\0') && !kept.is_empty(), "{kept}");
+            assert_ne!(kept, group_name(format!("{strange}y")));
+            assert_eq!(kept.split(' ').next(), strange.split(' ').next());
+        }
     }
 
     proptest! {

@@ -6,7 +6,7 @@ use super::ingester::{Look, pause};
 use super::policy::{self, Verdict};
 use crate::domain::{FailureCode, ItemStatus};
 use crate::observe::count;
-use crate::provider::{BatchProvider, Line, LineOutcome, ProviderError};
+use crate::provider::{BatchProvider, Line, LineOutcome, ProviderError, Usage, kept_name};
 use crate::store::{Code, HeldBatch, Lines, StoreError};
 use bytes::Bytes;
 use futures::StreamExt;
@@ -104,6 +104,8 @@ pub(super) async fn ingest(
     while let Some(bytes) = stream.next().await {
         let bytes = match bytes {
             Ok(bytes) => bytes,
+            // One of several files is gone: like one without lines.
+            Err(ProviderError::NotFound) => continue,
             Err(error) => {
                 cut = Some(error.to_string());
                 break;
@@ -196,7 +198,8 @@ async fn give_up_holes(
     let (provider, provider_batch) = (name, &batch.provider_batch_id);
     match verdict {
         Verdict::Wait => return Ok(false),
-        Verdict::Unpaid => {
+        // Whose it was cannot be found out any more; if it was ours, it was paid.
+        Verdict::Unpaid if batch.verified => {
             tracing::warn!(provider, batch = %provider_batch, items = open.len(), "requests without a result go out again");
             for some in open.chunks(CHUNK_LINES) {
                 let mut lines = Lines::default();
@@ -208,7 +211,7 @@ async fn give_up_holes(
                 ctx.store().fail(batch.batch, batch.fence, &lines).await?;
             }
         }
-        Verdict::Paid => {
+        Verdict::Unpaid | Verdict::Paid => {
             tracing::error!(provider, batch = %provider_batch, items = open.len(), "requests were paid for and have no result");
             for some in open.chunks(CHUNK_LINES) {
                 ctx.store().park_missing(batch.batch, batch.fence, some).await?;
@@ -339,6 +342,7 @@ impl Reading<'_> {
     fn sort(&mut self, item: i32, outcome: LineOutcome, line: Vec<u8>) {
         match outcome {
             LineOutcome::Succeeded { model, usage } => {
+                let (model, usage) = (model.map(|name| kept_name(&name)), usage.filter(Usage::is_sane));
                 let cost = usage.zip(model.as_deref()).and_then(|(usage, model)| self.provider.cost(model, &usage));
                 let lines = &mut self.chunk.answered;
                 lines.push(item, ItemStatus::Succeeded, Some(line), None);

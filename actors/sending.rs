@@ -140,7 +140,7 @@ impl Sending<'_> {
         // Taken before the mark is written: the deadline is never later than what the mark promises to others.
         let deadline = Instant::now() + limit;
         let limit_ms = i64::try_from(limit.as_millis()).unwrap_or(i64::MAX);
-        if !self.store().sending(batch, self.lease, watermark, limit_ms).await? {
+        if !self.store().sending(batch, self.lease, self.name, watermark, limit_ms).await? {
             return Ok(Attempt::LeaseLost);
         }
         let chunks = body(self.store().clone(), self.provider.clone(), batch, intent, items);

@@ -24,6 +24,10 @@ use tokio::task::JoinSet;
 const TELL: i64 = 1_000;
 /// Requests that a budget lets go of per look, at most.
 const RELEASE: i64 = 10_000;
+/// Stands for the look for requests that budgets hold, likewise.
+const HELD: i64 = -1;
+/// How often that is looked for, at the most.
+const RELEASE_PAUSE: Duration = Duration::from_millis(500);
 /// Stands for the look for late batches among the looks for sends in doubt, whose keys are above 0.
 const LATE: i64 = 0;
 /// How long a send that was given up on may show up: two days, in milliseconds.
@@ -215,7 +219,18 @@ impl Round {
             return Ok(wait.min(again.unwrap_or(idle)));
         }
         // What budgets have room for by now. When one is renewed at the end of its day or month, this is to be seen at once.
-        let (_, renewed) = self.ctx().store().release_held(RELEASE).await?;
+        // Not with every request that is asked, since all that was spent is added up for it.
+        let (renewed, idle) = match self.looks.wait(HELD) {
+            Some(wait) => (None, idle.min(wait)),
+            None => {
+                self.looks.after(HELD, RELEASE_PAUSE);
+                let (released, renewed) = self.ctx().store().release_held(RELEASE).await?;
+                if released > 0 {
+                    self.ctx().store().nudge(Hint::Calls).await?;
+                }
+                (renewed, idle)
+            }
+        };
         let idle = renewed.map_or(idle, |ms| idle.min(Duration::from_millis(ms.max(1) as u64)));
         let mut after = self.send(account, lease, true, &doubtful, idle).await?;
         if after == Next::Others {
@@ -296,7 +311,7 @@ impl Round {
         for _ in 0..GROUPING_ROUNDS {
             let found = store.ungrouped(name, GROUPING).await?;
             let (run, ordinal): (Vec<i64>, Vec<i32>) = found.iter().map(|w| (w.run.0, w.ordinal)).unzip();
-            let group: Vec<String> = found.iter().map(|w| self.provider.group(&w.body)).collect();
+            let group: Vec<String> = found.iter().map(|w| policy::group_name(self.provider.group(&w.body))).collect();
             if !found.is_empty() {
                 store.group(&run, &ordinal, &group).await?;
             }

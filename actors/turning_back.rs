@@ -9,7 +9,7 @@ use super::sending::REFUSED_IN_ROW;
 use crate::domain::ItemStatus;
 use crate::observe::count;
 use crate::provider::{Refusal, RefusedBatch};
-use crate::store::{HeldBatch, Lines, StoreError};
+use crate::store::{HeldBatch, Lines, Lone, StoreError};
 use std::time::Duration;
 
 /// What to do with the requests of a refused batch.
@@ -64,13 +64,21 @@ pub(super) async fn turn_back(
     // That a request was submitted is told before that it goes out again.
     tell(ctx, batch).await?;
     let open = store.open_items(batch.batch).await?;
-    let fails = match &verdict {
-        Verdict::Fail => true,
-        Verdict::Convict => store.convicts(batch.batch, batch.fence, REFUSED_IN_ROW).await?,
-        Verdict::Later | Verdict::Halves(_) | Verdict::Apart(_) | Verdict::Park => false,
+    let verdict = match verdict {
+        Verdict::Convict => match store.judge_lone(batch.batch, batch.fence, REFUSED_IN_ROW).await? {
+            None => return Ok(Look::Done),
+            Some(Lone::Guilty) => Verdict::Convict,
+            Some(Lone::OneOfMany) => Verdict::Park,
+            Some(Lone::Stale) => Verdict::Apart(vec![0]),
+        },
+        verdict => verdict,
     };
-    if fails {
-        fail(ctx, batch, &open, why).await?;
+    if matches!(verdict, Verdict::Fail | Verdict::Convict) {
+        let failed = fail(ctx, batch, &open, why).await?;
+        // Afterwards: should this be cut off in between, one more may fail, but no account is parked for one request.
+        if failed > 0 && verdict == Verdict::Convict {
+            store.count_refusal(batch.batch, batch.fence).await?;
+        }
     } else {
         let delay = if verdict == Verdict::Later { pause(ctx, batch) } else { Duration::ZERO };
         let delay_ms = i64::try_from(delay.as_millis()).unwrap_or(i64::MAX);
@@ -84,7 +92,7 @@ pub(super) async fn turn_back(
             store.turn_back(batch.batch, batch.fence, some, &company, delay_ms).await?;
         }
         // Only now: once somebody has acted, nothing of this batch is to be judged again.
-        if matches!(verdict, Verdict::Park | Verdict::Convict) {
+        if verdict == Verdict::Park {
             store.park_account_of(batch.batch, batch.fence, why).await?;
         }
     }
@@ -95,16 +103,19 @@ pub(super) async fn turn_back(
     }
 }
 
-async fn fail(ctx: &Ctx, batch: &HeldBatch, open: &[i32], why: &str) -> Result<(), StoreError> {
+/// Answers how many runs have failed.
+async fn fail(ctx: &Ctx, batch: &HeldBatch, open: &[i32], why: &str) -> Result<i64, StoreError> {
+    let mut failed = 0;
     for some in open.chunks(CHUNK_LINES) {
         let mut lines = Lines::default();
         some.iter().for_each(|item| lines.push(*item, ItemStatus::Errored, None, Some(why.to_owned())));
         let done = ctx.store().fail(batch.batch, batch.fence, &lines).await?;
-        count(&ctx.counters().runs_failed, done.waits.max(0) as u64);
+        failed += done.waits.max(0);
     }
     // Branches may be among them.
+    count(&ctx.counters().runs_failed, failed as u64);
     join(ctx).await;
-    Ok(())
+    Ok(failed)
 }
 
 #[cfg(test)]

@@ -24,11 +24,11 @@ alter table longhaul.batch_items add column model text;
 
 insert into longhaul.spent
 select (b.settled_at at time zone 'UTC')::date, b.account, v.name, '', count(*), count(*) filter (where i.nano_usd is null),
-    count(*) filter (where i.status = 10), coalesce(sum(i.nano_usd), 0),
-    coalesce(sum(i.nano_usd) filter (where i.status = 10), 0), coalesce(sum(i.input_tokens), 0),
+    count(*) filter (where i.status <> 3), coalesce(sum(i.nano_usd), 0),
+    coalesce(sum(i.nano_usd) filter (where i.status <> 3), 0), coalesce(sum(i.input_tokens), 0),
     coalesce(sum(i.output_tokens), 0), coalesce(sum(i.cache_write_tokens), 0), coalesce(sum(i.cache_read_tokens), 0)
 from longhaul.batches b
-join longhaul.batch_items i on i.batch = b.id and i.status in (3, 10)
+join longhaul.batch_items i on i.batch = b.id and i.status in (3, 8, 9, 10)
 join longhaul.runs r on r.id = i.run
 join longhaul.workflow_versions v on v.id = r.workflow
 where b.status = 8 group by 1, 2, 3;

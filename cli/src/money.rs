@@ -35,6 +35,9 @@ pub(crate) struct CostsOfArgs {
     /// All that was sent for an account.
     #[arg(long, value_name = "ID")]
     pub account: Option<i32>,
+    /// All runs that were enqueued with a tag, with all their branches.
+    #[arg(long, value_name = "TAG")]
+    pub tag: Option<String>,
 }
 
 #[derive(Debug, Args)]
@@ -167,14 +170,13 @@ pub(crate) struct PausableArgs {
 /// `longhaul costs`.
 pub(crate) async fn costs(args: CostsArgs, as_json: bool) -> Result<Exit, CliError> {
     let client = Client::connect(&args.database.database).await?;
-    let CostsOfArgs { run, root, workflow, account } = args.of;
-    let of = match (run, root, workflow, account) {
-        (Some(id), ..) => CostsOf::Run(id),
-        (_, Some(id), ..) => CostsOf::Root(id),
-        (_, _, Some(name), _) => CostsOf::Workflow(name),
-        (.., Some(id)) => CostsOf::Account(id),
-        _ => CostsOf::Everything,
-    };
+    let CostsOfArgs { run, root, workflow, account, tag } = args.of;
+    let of = (run.map(CostsOf::Run))
+        .or(root.map(CostsOf::Root))
+        .or(workflow.map(CostsOf::Workflow))
+        .or(account.map(CostsOf::Account))
+        .or(tag.map(CostsOf::Tag))
+        .unwrap_or_default();
     let report = client.costs(Costs { of, since: args.since }).await?;
     if as_json {
         out::json(&report)?;

@@ -173,7 +173,7 @@ impl Client {
             self.revive(parent, false).await?;
             child = parent;
         }
-        for hint in [Hint::Runs, Hint::Requests] {
+        for hint in [Hint::Runs, Hint::Requests, Hint::Calls] {
             let _ = self.store().nudge(hint).await;
         }
         match revived {

@@ -1,6 +1,7 @@
 //! `explain`: why a run does not move, and what would move it.
 
 use super::Client;
+use super::money::dollars;
 use crate::domain::{BatchStatus, RunStatus, WaitKind, WaitStatus};
 use crate::error::Error;
 use crate::store::{Batch, Call, Facts, HeldBy, Owner, Paused, Wait};
@@ -295,21 +296,21 @@ fn over_budget(held: &HeldBy, said: &mut Said) {
         Some(estimate) => format!("this request may cost up to {} dollars", dollars(*estimate)),
         None => "what this request costs is not known".into(),
     });
-    if *in_flight > 0 {
-        said.moves("a batch being settled that comes to cost less than was reserved".into());
-    }
+    let Some(estimate) = estimate else {
+        said.moves("`longhaul budget set` without `--priced-only`, or `budget clear`".into());
+        return;
+    };
     said.moves("`longhaul budget set` with a higher limit, or `Client::set_budget`".into());
+    // More than all of it: no time and no answer makes room for that.
+    if estimate > limit {
+        return;
+    }
+    if *in_flight > 0 {
+        said.moves("an answer under way that comes to cost less than was reserved".into());
+    }
     if let Some(ms) = ends_in_ms {
         said.moves(format!("time: the budget is renewed in {}", time((*ms).max(0))));
     }
-}
-
-/// Nano-dollars as dollars, exactly, with two decimals at least.
-pub(super) fn dollars(nano_usd: i64) -> String {
-    let (sign, all) = (if nano_usd < 0 { "-" } else { "" }, nano_usd.unsigned_abs());
-    let decimals = format!("{:09}", all % 1_000_000_000);
-    let kept = decimals.trim_end_matches('0').len().max(2);
-    format!("{sign}{}.{}", all / 1_000_000_000, &decimals[..kept])
 }
 
 fn ended(facts: &Facts) -> String {

@@ -4,7 +4,7 @@ use super::Client;
 use super::explain::{Said, time};
 use crate::domain::{RunStatus, WaitKind, WaitStatus};
 use crate::error::Error;
-use crate::store::{Control, Holder, MOST, Trouble, VersionFacts, Waiting};
+use crate::store::{Control, Holder, MOST, Stopped, Trouble, VersionFacts, Waiting};
 use chrono::{DateTime, Utc};
 use std::fmt;
 
@@ -44,7 +44,7 @@ struct Facts {
     holders: Vec<Holder>,
     waiting: Vec<Waiting>,
     trouble: Vec<Trouble>,
-    parked: Vec<(String, String)>,
+    stopped: Vec<Stopped>,
 }
 
 impl Client {
@@ -63,7 +63,7 @@ impl Client {
             holders: store.holders(&keys).await?,
             waiting: store.waiting(&keys).await?,
             trouble: store.trouble(&keys).await?,
-            parked: store.parked_accounts().await?,
+            stopped: store.stopped().await?,
         }))
     }
 }
@@ -165,19 +165,25 @@ fn queue(version: &VersionFacts, facts: &Facts, said: &mut Said) {
 }
 
 fn wait(waiting: &Waiting, facts: &Facts, said: &mut Said) {
-    let Waiting { kind, status, provider, runs, oldest_ms, batches, sent_ago_ms, next_ms } = waiting;
+    let Waiting { kind, status, provider, held, live, runs, oldest_ms, batches, sent_ago_ms, next_ms } = waiting;
     let (runs, oldest) = (about(*runs), time(*oldest_ms));
     match kind {
         WaitKind::Model => {
             let provider = provider.as_deref().unwrap_or("?");
-            if *status == WaitStatus::Open {
+            if *held {
+                said.because(format!("{runs} wait for money, the first for {oldest}: budgets have no room for them"));
+                said.moves("`longhaul budget show`: a higher limit, or time".into());
+            } else if *live {
+                said.because(format!("{runs} are in live calls to `{provider}`, the first has waited for {oldest}"));
+            } else if *status == WaitStatus::Open {
                 said.because(format!("{runs} wait to be sent to `{provider}`, the first for {oldest}"));
                 match next_ms {
                     Some(ms) if *ms > 0 => said.because(format!("the first of those goes out in {}", time(*ms))),
                     _ => said.moves(format!("a node with provider `{provider}` sending the next batch")),
                 }
-                for (account, why) in &facts.parked {
-                    said.because(format!("nothing is sent to {account}: {why}"));
+                let stopped = |s: &&Stopped| s.provider.as_deref().is_none_or(|of| of == provider);
+                for Stopped { what, why, .. } in facts.stopped.iter().filter(stopped) {
+                    said.because(format!("nothing is sent to {what}: {why}"));
                 }
             } else {
                 said.because(format!("{runs} wait for `{provider}` in {batches} batches, the first for {oldest}"));
@@ -218,7 +224,7 @@ mod tests {
             holders: Vec::new(),
             waiting: Vec::new(),
             trouble: Vec::new(),
-            parked: Vec::new(),
+            stopped: Vec::new(),
         }
     }
 
@@ -231,6 +237,8 @@ mod tests {
             kind,
             status,
             provider: Some("claude".into()),
+            held: false,
+            live: false,
             runs: 7,
             oldest_ms: 3_000,
             batches: 2,
@@ -278,11 +286,24 @@ mod tests {
 
     #[test]
     fn what_waits_says_for_whom_and_since_when() {
-        let with = |waiting| Facts { waiting: vec![waiting], parked: vec![("a".into(), "402".into())], ..facts() };
+        let of = |provider: Option<&str>, what: &str| Stopped {
+            provider: provider.map(str::to_owned),
+            what: what.into(),
+            why: "402".into(),
+        };
+        let stopped = vec![of(None, "a"), of(Some("claude"), "b"), of(Some("other"), "c")];
+        let with = |waiting| Facts { waiting: vec![waiting], stopped: stopped.clone(), ..facts() };
         says(&with(waiting(WaitKind::Model, WaitStatus::Sent)), &["in 2 batches", "20 h ago and expires in 4 h"]);
         says(
             &with(waiting(WaitKind::Model, WaitStatus::Open)),
-            &["to be sent to `claude`", "nothing is sent to a: 402"],
+            &["to be sent to `claude`", "nothing is sent to a: 402", "nothing is sent to b: 402"],
+        );
+        let text = explain(&with(waiting(WaitKind::Model, WaitStatus::Open))).to_string();
+        assert!(!text.contains("nothing is sent to c"), "{text}");
+        says(&with(Waiting { held: true, ..waiting(WaitKind::Model, WaitStatus::Open) }), &["7 runs wait for money"]);
+        says(
+            &with(Waiting { live: true, ..waiting(WaitKind::Model, WaitStatus::Sent) }),
+            &["in live calls to `claude`"],
         );
         let later = Waiting { next_ms: Some(30_000), ..waiting(WaitKind::Model, WaitStatus::Open) };
         says(&with(later), &["goes out in 30 s"]);

@@ -1,7 +1,6 @@
 //! Money: what was spent, what may be spent, and holding accounts back.
 
 use super::Client;
-use super::explain::dollars;
 use crate::domain::RunKey;
 use crate::domain::limits::NAME_BYTES;
 use crate::error::Error;
@@ -24,6 +23,8 @@ pub enum CostsOf {
     Workflow(String),
     /// All that was sent for an account, by its id.
     Account(i32),
+    /// All runs that were enqueued with a tag, with all their branches, as long as their records are there.
+    Tag(String),
 }
 
 /// Which costs: whose, and from when on.
@@ -177,9 +178,17 @@ pub struct Pause {
     pub why: String,
 }
 
+/// Nano-dollars as dollars, exactly, with two decimals at least.
+pub(super) fn dollars(nano_usd: i64) -> String {
+    let (sign, all) = (if nano_usd < 0 { "-" } else { "" }, nano_usd.unsigned_abs());
+    let decimals = format!("{:09}", all % 1_000_000_000);
+    let kept = decimals.trim_end_matches('0').len().max(2);
+    format!("{sign}{}.{}", all / 1_000_000_000, &decimals[..kept])
+}
+
 impl Client {
-    /// What was spent. Of a run and its branches it is read from their items, so it is there as long as their records are; of a workflow
-    /// or account from sums that stay.
+    /// What was spent, in batches and by live calls. Of runs and their branches it is read from their records, as long as these are
+    /// there; of a workflow or account from sums that stay.
     ///
     /// ```no_run
     /// # async fn f(client: longhaul::Client) -> Result<(), longhaul::Error> {
@@ -205,6 +214,7 @@ impl Client {
                 }
                 store.costs_of(view.key, false, since).await?
             }
+            CostsOf::Tag(tag) => store.costs_tagged(tag, since).await?,
             CostsOf::Root(id) => store.costs_of(self.top(id).await?, true, since).await?,
         };
         let mut total = CostSums::default();
@@ -243,7 +253,7 @@ impl Client {
         let subject = self.subject(&budget.of).await?;
         let key = (kind(&budget.of), subject.as_str(), period(budget.period));
         self.store().set_budget(key, Some(budget.limit_nano_usd), budget.unpriced, by).await?;
-        Ok(self.store().nudge(Hint::Requests).await?)
+        self.nudge_senders().await
     }
 
     /// Takes a budget away, and so lets go of what it held. Answers whether there was one.
@@ -253,8 +263,14 @@ impl Client {
     pub async fn clear_budget(&self, of: &Spender, per: Period, by: &str) -> Result<bool, Error> {
         let subject = self.subject(of).await?;
         let cleared = self.store().set_budget((kind(of), &subject, period(per)), None, true, by).await?;
-        self.store().nudge(Hint::Requests).await?;
+        self.nudge_senders().await?;
         Ok(cleared)
+    }
+
+    /// There may be something to send, in a batch or live.
+    async fn nudge_senders(&self) -> Result<(), Error> {
+        self.store().nudge(Hint::Requests).await?;
+        Ok(self.store().nudge(Hint::Calls).await?)
     }
 
     async fn subject(&self, of: &Spender) -> Result<String, Error> {
@@ -310,7 +326,7 @@ impl Client {
     pub async fn resume_sends(&self, of: &Pausable) -> Result<bool, Error> {
         let (kind, subject) = self.pausable(of).await?;
         let resumed = self.store().resume_sends(kind, &subject).await?;
-        self.store().nudge(Hint::Requests).await?;
+        self.nudge_senders().await?;
         Ok(resumed)
     }
 

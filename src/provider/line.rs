@@ -40,6 +40,28 @@ pub enum LineOutcome {
     Unknown,
 }
 
+impl Usage {
+    /// More than this in one answer is no count of tokens.
+    const MOST: i64 = 1_000_000_000;
+
+    /// Whether these can be counts of tokens: sums of them stay sums.
+    pub(crate) fn is_sane(&self) -> bool {
+        let counts = [self.input_tokens, self.output_tokens, self.cache_write_tokens, self.cache_read_tokens];
+        counts.iter().all(|count| (0..=Self::MOST).contains(count))
+    }
+}
+
+/// A model's name, as a provider wrote it, in a form that can be kept and looked up.
+pub(crate) fn kept_name(model: &str) -> String {
+    const BYTES: usize = 128;
+    let mut name = model.replace('\0', "\u{fffd}");
+    if name.len() > BYTES {
+        let end = (0..=BYTES).rev().find(|at| name.is_char_boundary(*at)).unwrap_or(0);
+        name.truncate(end);
+    }
+    name
+}
+
 /// A result line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Line {
@@ -55,5 +77,20 @@ impl Line {
     /// A line that cannot be read at all.
     pub fn unreadable() -> Self {
         Self { custom_id: None, named: false, outcome: LineOutcome::Unknown }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_provider_writes_can_be_kept_and_added_up() {
+        assert_eq!(kept_name("claude-haiku-4-5"), "claude-haiku-4-5");
+        assert_eq!(kept_name("a\0b"), "a\u{fffd}b");
+        assert_eq!(kept_name(&"ü".repeat(1_000)).len(), 128);
+        let usage = |input_tokens| Usage { input_tokens, ..Usage::default() };
+        assert!(usage(0).is_sane() && usage(1_000_000_000).is_sane());
+        assert!(!usage(-1).is_sane() && !usage(1_000_000_001).is_sane() && !usage(i64::MAX).is_sane());
     }
 }

@@ -14,6 +14,7 @@ mod money;
 pub mod openai;
 mod port;
 
+pub(crate) use line::kept_name;
 pub use line::{Line, LineOutcome, Usage};
 pub use money::{Price, PriceTable};
 pub use port::{

@@ -285,4 +285,10 @@ pub trait BatchProvider: Send + Sync + 'static {
         let _ = request;
         None
     }
+
+    /// The same of a live call.
+    fn live_estimate(&self, request: &str) -> Option<i64> {
+        let _ = request;
+        None
+    }
 }

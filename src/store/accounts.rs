@@ -116,7 +116,7 @@ from longhaul.accounts where id = $1 and fence = $2
 pub(super) async fn slow_down(pool: &PgPool, lease: Lease, brake: &Brake) -> Result<(), StoreError> {
     let wait_ms = brake.wait.map(|w| i64::try_from(w.as_millis()).unwrap_or(i64::MAX));
     sqlx::query!(
-        "update longhaul.accounts set not_before = longhaul.now() + $3::bigint * interval '1 millisecond', parked = $4
+        "update longhaul.accounts set not_before = longhaul.now() + $3::bigint * interval '1 millisecond', parked = coalesce($4, parked)
          where id = $1 and fence = $2",
         lease.account,
         lease.fence,

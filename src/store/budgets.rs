@@ -90,14 +90,10 @@ same as materialized (
     join longhaul.budgets b on b.id = u.id and b.version = u.version
     order by b.id for update of b
 ),
-sure as materialized (select o.id from ours o where (select count(*) from same) = cardinality($3::int[])),
-raised as (update longhaul.budgets b set version = b.version + 1 from same s, sure where b.id = s.id),
-reserved as (
-    insert into longhaul.reserved (batch, budget, nano_usd) select o.id, s.id, s.nano_usd from same s, sure o
-),
 it as materialized (
-    select i.item, i.run, i.wait, i.attempt, h.by, h.estimate from sure o
-    join longhaul.batch_items i on i.batch = o.id
+    -- The count is there to have the budgets locked first.
+    select i.item, i.run, i.wait, i.attempt, h.by, h.estimate from ours o
+    join longhaul.batch_items i on i.batch = o.id and (select count(*) from same) = cardinality($3::int[])
     left join unnest($6::int[], $7::int[], $8::bigint[]) as h (item, by, estimate) on h.item = i.item
 ),
 kept as materialized (
@@ -110,18 +106,30 @@ locked as materialized (
     where w.batch = $1 and w.status = 2 and (it.by is not null or k.item <> k.was)
     order by w.run, w.ordinal for update of w
 ),
+-- A wait that has left the batch meanwhile (its run was canceled) may come back to its item: then nothing is moved under it.
+sure as materialized (
+    select o.id from ours o
+    where (select count(*) from same) = cardinality($3::int[]) and (select count(*) from locked) = (
+        select count(*) from it left join kept k on k.run = it.run and k.wait = it.wait
+        where it.by is not null or k.item <> k.was
+    )
+),
+raised as (update longhaul.budgets b set version = b.version + 1 from same s, sure where b.id = s.id),
+reserved as (
+    insert into longhaul.reserved (batch, budget, nano_usd) select o.id, s.id, s.nano_usd from same s, sure o
+),
 -- As if it had never been taken; only that it is held now.
 back as (
     update longhaul.waits w set status = 1, queued_at = longhaul.now(), batch = null, item = null, attempt = w.attempt - 1,
         held_by = l.by, estimate = l.estimate
-    from locked l where w.run = l.run and w.ordinal = l.ordinal and l.by is not null
+    from locked l, sure where w.run = l.run and w.ordinal = l.ordinal and l.by is not null
 ),
 moved as (
-    update longhaul.waits w set item = l.item from locked l
+    update longhaul.waits w set item = l.item from locked l, sure
     where w.run = l.run and w.ordinal = l.ordinal and l.by is null
 ),
 numbered as (
-    update longhaul.batch_items i set run = k.run, wait = k.wait, attempt = k.attempt from kept k
+    update longhaul.batch_items i set run = k.run, wait = k.wait, attempt = k.attempt from kept k, sure
     where i.batch = $1 and i.item = k.item and k.item <> k.was
 ),
 cut as (delete from longhaul.batch_items i using sure o where i.batch = o.id and i.item >= (select count(*) from kept))

@@ -181,9 +181,10 @@ from claimed c
             continue;
         };
         // It waited for something that this statement's snapshot does not show yet: not held, so released before long.
+        // The line of the item that the wait was answered by; what came for it besides is not what its step takes.
         let answer = match (row.answer, row.provider.zip(row.line)) {
-            (Some(body), _) => Some(Answer::Body(JsonText::stored(body))),
-            (None, Some((provider, line))) => Some(Answer::Line(provider, line)),
+            (_, Some((provider, line))) => Some(Answer::Line(provider, line)),
+            (Some(body), None) => Some(Answer::Body(JsonText::stored(body))),
             (None, None) => None,
         };
         if row.wait.is_some() && answer.is_none() {

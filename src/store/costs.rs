@@ -11,7 +11,8 @@ pub struct CostSums {
     pub items: i64,
     /// Answers whose model has no known price; they are in no sum of money.
     pub unpriced: i64,
-    /// Answers that nobody had a use for: the run was canceled, or had its answer already.
+    /// Answers that nobody had a use for: the run was canceled, or had its answer already; or the answer cannot be read, or is in no
+    /// result though it was paid for.
     pub unused: i64,
     /// What all of them cost.
     pub nano_usd: i64,
@@ -95,11 +96,11 @@ with each as (
     from longhaul.spent
     where ($1::text is null or workflow = $1) and ($2::int is null or account = $2) and ($3::date is null or day >= $3)
     union all
-    select v.name, b.account, coalesce(i.model, ''), 1, (i.nano_usd is null)::int, (i.status = 10)::int,
-        coalesce(i.nano_usd, 0), case when i.status = 10 then coalesce(i.nano_usd, 0) else 0 end, coalesce(i.input_tokens, 0),
+    select v.name, b.account, coalesce(i.model, ''), 1, (i.nano_usd is null)::int, (i.status <> 3)::int,
+        coalesce(i.nano_usd, 0), case when i.status <> 3 then coalesce(i.nano_usd, 0) else 0 end, coalesce(i.input_tokens, 0),
         coalesce(i.output_tokens, 0), coalesce(i.cache_write_tokens, 0), coalesce(i.cache_read_tokens, 0)
     from longhaul.batches b
-    join longhaul.batch_items i on i.batch = b.id and i.status in (3, 10)
+    join longhaul.batch_items i on i.batch = b.id and i.status in (3, 8, 9, 10)
     join longhaul.runs r on r.id = i.run
     join longhaul.workflow_versions v on v.id = r.workflow
     where b.status < 8 and ($1::text is null or v.name = $1) and ($2::int is null or b.account = $2)
@@ -121,38 +122,53 @@ from each group by workflow, account, model order by workflow, account, model
     Ok(lines!(rows))
 }
 
-/// The costs of one run, or with those of all branches below it, from a day on.
-pub(super) async fn of_run(
+/// The costs of one run, or of all runs with a tag, or with those of all branches below, from a day on.
+pub(super) async fn of_runs(
     pool: &PgPool,
-    run: i64,
+    run: Option<i64>,
+    tag: Option<&str>,
     below: bool,
     since: Option<NaiveDate>,
 ) -> Result<Vec<CostLine>, StoreError> {
     let rows = sqlx::query!(
         r#"
 with recursive tree (run) as (
-    select $1::bigint
+    select id from longhaul.runs where id = $1
+    union all
+    select run from longhaul.run_tags where tag = $4
     union all
     select f.child from tree t join longhaul.fork_branches f on f.run = t.run where $2
+),
+each as (
+    select i.run, b.account, i.model, i.status, i.nano_usd, i.input_tokens, i.output_tokens, i.cache_write_tokens,
+        i.cache_read_tokens
+    from tree t
+    join longhaul.batch_items i on i.run = t.run and i.status in (3, 8, 9, 10)
+    join longhaul.batches b on b.id = i.batch
+    where $3::date is null or i.settled_at >= $3::date::timestamp at time zone 'UTC'
+    union all
+    select c.run, c.account, c.model, c.status, c.nano_usd, c.input_tokens, c.output_tokens, c.cache_write_tokens,
+        c.cache_read_tokens
+    from tree t
+    join longhaul.live_calls c on c.run = t.run and c.status in (3, 9, 10)
+    where $3::date is null or c.settled_at >= $3::date::timestamp at time zone 'UTC'
 )
-select v.name as "workflow!", b.account as "account!", coalesce(i.model, '') as "model!", count(*) as "items!",
-    count(*) filter (where i.nano_usd is null) as "unpriced!", count(*) filter (where i.status = 10) as "unused!",
+select v.name as "workflow!", i.account as "account!", coalesce(i.model, '') as "model!", count(*) as "items!",
+    count(*) filter (where i.nano_usd is null) as "unpriced!", count(*) filter (where i.status <> 3) as "unused!",
     coalesce(sum(i.nano_usd), 0)::bigint as "nano_usd!",
-    coalesce(sum(i.nano_usd) filter (where i.status = 10), 0)::bigint as "unused_nano_usd!",
+    coalesce(sum(i.nano_usd) filter (where i.status <> 3), 0)::bigint as "unused_nano_usd!",
     coalesce(sum(i.input_tokens), 0)::bigint as "input_tokens!", coalesce(sum(i.output_tokens), 0)::bigint as "output_tokens!",
     coalesce(sum(i.cache_write_tokens), 0)::bigint as "cache_write_tokens!",
     coalesce(sum(i.cache_read_tokens), 0)::bigint as "cache_read_tokens!"
-from tree t
-join longhaul.runs r on r.id = t.run
+from each i
+join longhaul.runs r on r.id = i.run
 join longhaul.workflow_versions v on v.id = r.workflow
-join longhaul.batch_items i on i.run = t.run and i.status in (3, 10)
-join longhaul.batches b on b.id = i.batch
-where $3::date is null or i.settled_at >= $3::date::timestamp at time zone 'UTC'
 group by 1, 2, 3 order by 1, 2, 3
 "#,
-        run,
+        run as _,
         below,
-        since
+        since,
+        tag
     )
     .fetch_all(pool)
     .await?;
@@ -166,18 +182,18 @@ pub(super) async fn settle(pool: &PgPool, batch: i64, fence: i64) -> Result<bool
         r#"
 with settled as (
     update longhaul.batches b set status = 8, settled_at = longhaul.now(), owner = null, check_at = null
-    where b.id = $1 and b.fence = $2 and b.status in (5, 7)
+    where b.id = $1 and b.fence = $2 and b.status in (5, 6, 7)
         and not exists (select from longhaul.batch_items i where i.batch = b.id and i.status in (1, 2))
     returning b.id, b.account, (b.settled_at at time zone 'UTC')::date as day
 ),
 booked as (
     insert into longhaul.spent
     select s.day, s.account, v.name, coalesce(i.model, ''), count(*), count(*) filter (where i.nano_usd is null),
-        count(*) filter (where i.status = 10), coalesce(sum(i.nano_usd), 0),
-        coalesce(sum(i.nano_usd) filter (where i.status = 10), 0), coalesce(sum(i.input_tokens), 0),
+        count(*) filter (where i.status <> 3), coalesce(sum(i.nano_usd), 0),
+        coalesce(sum(i.nano_usd) filter (where i.status <> 3), 0), coalesce(sum(i.input_tokens), 0),
         coalesce(sum(i.output_tokens), 0), coalesce(sum(i.cache_write_tokens), 0), coalesce(sum(i.cache_read_tokens), 0)
     from settled s
-    join longhaul.batch_items i on i.batch = s.id and i.status in (3, 10)
+    join longhaul.batch_items i on i.batch = s.id and i.status in (3, 8, 9, 10)
     join longhaul.runs r on r.id = i.run
     join longhaul.workflow_versions v on v.id = r.workflow
     group by s.day, s.account, v.name, coalesce(i.model, '')

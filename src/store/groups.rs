@@ -52,7 +52,11 @@ update longhaul.waits w set batch_group = l.batch_group from locked l where w.ru
     Ok(())
 }
 
-/// The groups of what waits for a provider, at most `limit` of them: from each to the next by the index.
+/// Groups that are looked through, at most, for those that have waited longest.
+const SEEN: i64 = 2_000;
+
+/// The groups of what waits for a provider, those first that have waited longest, at most `limit` of them. From each to the next by
+/// the index.
 pub(super) async fn groups(pool: &PgPool, provider: &str, limit: i64) -> Result<Vec<String>, StoreError> {
     let rows = sqlx::query_scalar!(
         r#"
@@ -62,12 +66,16 @@ with recursive found as (
     union all
     select (select min(w.batch_group) from longhaul.waits w
         where w.provider = $1 and w.queued_at is not null and w.held_by is null and w.batch_group > f.name), f.place + 1
-    from found f where f.name is not null and f.place < $2
+    from found f where f.name is not null and f.place < $3
 )
-select name as "name!" from found where name is not null
+select name as "name!" from found where name is not null order by (
+    select min(w.queued_at) from longhaul.waits w
+    where w.provider = $1 and w.batch_group = found.name and w.queued_at is not null and w.held_by is null
+), name limit $2
 "#,
         provider,
-        limit
+        limit,
+        SEEN
     )
     .fetch_all(pool)
     .await?;

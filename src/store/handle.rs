@@ -2,6 +2,8 @@
 //! connection has a type of its own: [`Lane`](super::lane::Lane), [`Claimer`](super::claim::Claimer),
 //! [`Pulse`](super::pulse::Pulse), [`Listener`](super::pulse::Listener).
 
+mod calls;
+
 use super::accounts::{self, Brake, Lease};
 use super::answers::{self, Given, OpenWait};
 use super::budgets::{self, Concern, Decision};
@@ -20,15 +22,15 @@ use super::groups::{self, Ungrouped};
 use super::holes::{self, Holes};
 use super::ingest::{self, Lines, Settled};
 use super::list::{self, Wanted};
-use super::live::{self, CallKey, Caller, Fate, HeldCall, LiveTotals, Unanswered};
+use super::live;
 use super::nodes::{self, Peer};
 use super::operate::{self, Control};
 use super::pauses::{self, AccountView};
 use super::pulse::Hint;
 use super::questions::{self, Asked};
-use super::queue::{self, Holder, Trouble, VersionFacts, Waiting};
+use super::queue::{self, Holder, Stopped, Trouble, VersionFacts, Waiting};
 use super::read::{self, BatchTotals, BatchView, Counts, EventView, NodeView, Outcome, RunView};
-use super::refuse::{self, Convicted, Suspects};
+use super::refuse::{self, Convicted, Lone, Suspects};
 use super::reserve::{self, Filled, Most, Queue, Watermark};
 use super::retention::{self, Removed};
 use super::revive::{self, Standing};
@@ -38,7 +40,7 @@ use super::upgrade::{self, Upgrade};
 use super::workflows::{self, Registered, Registrar, Version};
 use super::{migrate, timers};
 use crate::domain::{EventType, Fence, IntentId, NodeId, Ordinal, RunKey, RunStatus, WaitKind, WaitStatus};
-use crate::provider::{Identity, Usage};
+use crate::provider::Identity;
 use crate::run::flow::Manifest;
 use crate::store::codec::Code;
 use sqlx::types::chrono::{DateTime, NaiveDate, Utc};
@@ -138,7 +140,8 @@ statements! {
     refuse::lost(lease: Lease, window_ms: i64) -> Vec<Intent>;
     refuse::find_late(batch: i64, lease: Lease, id: &str, certain: bool) -> bool;
     refuse::turn_back(batch: i64, fence: i64, items: &[i32], company: &[Option<i32>], delay_ms: i64) -> i64;
-    refuse::convicts(batch: i64, fence: i64, in_row: i32) -> bool;
+    refuse::judge_lone(batch: i64, fence: i64, in_row: i32) -> Option<Lone>;
+    refuse::count_refusal(batch: i64, fence: i64) -> ();
     refuse::park_account_of(batch: i64, fence: i64, why: &str) -> ();
     submit::alone(batch: i64) -> bool;
     holes::holes(batch: i64, fence: i64, digest: &[u8]) -> Option<Holes>;
@@ -154,7 +157,7 @@ statements! {
     pauses::pause_sends(kind: i16, subject: &str, by: &str, why: &str) -> ();
     pauses::resume_sends(kind: i16, subject: &str) -> bool;
     pauses::pauses() -> Vec<(i16, String, String, String)>;
-    reserve::sending(batch: i64, lease: Lease, watermark: &Watermark, limit_ms: i64) -> bool;
+    reserve::sending(batch: i64, lease: Lease, provider: &str, watermark: &Watermark, limit_ms: i64) -> bool;
     submit::adopt_lease(lease: Lease) -> Vec<Intent>;
     submit::created(batch: i64, lease: Lease, id: &str, accepted: bool) -> bool;
     submit::ambiguous(batch: i64, lease: Lease, why: &str) -> bool;
@@ -197,7 +200,7 @@ statements! {
     queue::holders(workflows: &[i32]) -> Vec<Holder>;
     queue::waiting(workflows: &[i32]) -> Vec<Waiting>;
     queue::trouble(workflows: &[i32]) -> Vec<Trouble>;
-    queue::parked_accounts() -> Vec<(String, String)>;
+    queue::stopped() -> Vec<Stopped>;
     operate::park(run: RunKey, by: &str, reason: &str) -> Option<RunStatus>;
     operate::drain(node: &str, by: &str) -> u64;
     explain::facts(run_id: &str) -> Option<Facts>;
@@ -224,60 +227,6 @@ statements! {
 
 // Names that would clash, or durations that the statements take in milliseconds.
 impl Store {
-    pub(crate) async fn claim_calls(&self, of: Caller<'_>, limit: usize) -> Result<Vec<HeldCall>> {
-        within(live::claim(&self.pool, of, limit as i64)).await
-    }
-
-    /// In how many milliseconds the next live call is due.
-    pub(crate) async fn next_call(&self, of: Caller<'_>) -> Result<Option<i64>> {
-        within(live::next(&self.pool, of)).await
-    }
-
-    pub(crate) async fn unheld_calls(
-        &self,
-        node: NodeId,
-        account: Option<i32>,
-        held: &[CallKey],
-    ) -> Result<Vec<CallKey>> {
-        within(live::unheld(&self.pool, node, account, held)).await
-    }
-
-    /// As the statement, and again when nobody seemed to wait: a retry of the run may have crossed it.
-    pub(crate) async fn answer_call(
-        &self,
-        call: CallKey,
-        body: &str,
-        usage: Option<Usage>,
-        nano_usd: Option<i64>,
-    ) -> Result<bool> {
-        let once = async || within(live::answer(&self.pool, call, body, usage, nano_usd)).await;
-        Ok(once().await? || once().await?)
-    }
-
-    /// As the statement, and again when nobody seemed to wait: a retry of the run may have crossed it.
-    pub(crate) async fn call_unanswered(
-        &self,
-        call: CallKey,
-        what: &Unanswered,
-        budget: u32,
-        delay: Duration,
-    ) -> Result<Fate> {
-        let budget = i16::try_from(budget).unwrap_or(i16::MAX);
-        let once = async || within(live::unanswered(&self.pool, call, what, budget, ms(delay))).await;
-        match once().await? {
-            Fate::Nothing => once().await,
-            fate => Ok(fate),
-        }
-    }
-
-    pub(crate) async fn pause_calls(&self, account: i32, asked: Option<Duration>) -> Result<()> {
-        within(live::pause(&self.pool, account, asked.map(ms))).await
-    }
-
-    pub(crate) async fn live_totals(&self) -> Result<LiveTotals> {
-        within(live::totals(&self.pool)).await
-    }
-
     pub(crate) async fn register_workflow(&self, of: &Manifest, by: Registrar) -> Result<Registered> {
         within(workflows::register(&self.pool, of, by)).await
     }
@@ -312,7 +261,12 @@ impl Store {
 
     /// The costs of a run, or of its whole tree.
     pub(crate) async fn costs_of(&self, run: RunKey, below: bool, since: Option<NaiveDate>) -> Result<Vec<CostLine>> {
-        within(costs::of_run(&self.pool, run.0, below, since)).await
+        within(costs::of_runs(&self.pool, Some(run.0), None, below, since)).await
+    }
+
+    /// Of runs with a tag, and their branches.
+    pub(crate) async fn costs_tagged(&self, tag: &str, since: Option<NaiveDate>) -> Result<Vec<CostLine>> {
+        within(costs::of_runs(&self.pool, None, Some(tag), true, since)).await
     }
 
     pub(crate) async fn upgrade(&self, to: Upgrade<'_>) -> Result<bool> {

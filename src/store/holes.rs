@@ -16,14 +16,14 @@ pub(crate) struct Holes {
     pub unreadable: i64,
 }
 
-/// Notes which items a complete download did not have. `None`: the batch is not held under that fence, or not proved to be ours.
+/// Notes which items a complete download did not have. `None`: the batch is not held under that fence.
 pub(super) async fn holes(pool: &PgPool, batch: i64, fence: i64, digest: &[u8]) -> Result<Option<Holes>, StoreError> {
     let row = sqlx::query!(
         r#"
 update longhaul.batches b set holes = $3,
     holes_seen = case when b.holes = $3 then b.holes_seen + 1 else 1 end,
     holes_since = case when b.holes = $3 then b.holes_since else longhaul.now() end
-where b.id = $1 and b.fence = $2 and b.status in (5, 7)
+where b.id = $1 and b.fence = $2 and b.status in (5, 6, 7)
 returning b.holes_seen as "seen!", (extract(epoch from longhaul.now() - b.holes_since) * 1000)::bigint as "since_ms!",
     (select count(*) from longhaul.batch_items i where i.batch = b.id and i.status in (3, 10)) as "succeeded!",
     (select count(*) from longhaul.batch_items i where i.batch = b.id and i.status = 9) as "unreadable!"
@@ -43,7 +43,7 @@ pub(super) async fn park_missing(pool: &PgPool, batch: i64, fence: i64, items: &
     let booked = sqlx::query_scalar!(
         r#"
 with held as materialized (
-    select id from longhaul.batches where id = $1 and fence = $2 and status in (5, 7) for share
+    select id from longhaul.batches where id = $1 and fence = $2 and status in (5, 6, 7) for share
 ),
 hole as materialized (
     select i.item, i.run, i.wait from held h join longhaul.batch_items i on i.batch = h.id

@@ -104,11 +104,12 @@ with done as (
     update longhaul.batches set status = case when status = 5 then 7 else status end,
         ended_at = coalesce(ended_at, longhaul.now()), results_url = $3, downloads = downloads + 1
     where id = $1 and fence = $2 and status in (5, 6, 7)
-    returning account, status
+    returning account, status, downloads
 ),
+-- Once: what is read again says nothing new.
 accepted as (
     update longhaul.accounts a set refused_in_row = 0 from done d
-    where a.id = d.account and d.status = 7 and a.refused_in_row > 0
+    where a.id = d.account and d.status = 7 and d.downloads = 1 and a.refused_in_row > 0
 )
 select exists (select from done) as "done!"
 "#,
@@ -146,7 +147,7 @@ seen as (
     select account, provider_batch_id from held on conflict do nothing
 )
 update longhaul.batches b set status = case when b.abandoned_at is null then 4 else 9 end, provider_batch_id = null,
-    adopted_at = null, check_at = null, owner = null
+    adopted_at = null, check_at = null, owner = null, downloads = 0
 from held h where b.id = h.id
 "#,
         batch,
@@ -172,7 +173,7 @@ with held as materialized (
     for update
 )
 update longhaul.batches b set status = case when b.abandoned_at is null then 4 else 9 end, provider_batch_id = null,
-    adopted_at = null, check_at = null, owner = null
+    adopted_at = null, check_at = null, owner = null, downloads = 0
 from held h where b.id = h.id
 returning h.provider_batch_id
 "#,
@@ -185,7 +186,7 @@ returning h.provider_batch_id
     let Some(id) = id else { return Ok(false) };
     // Should this not come to pass, the send stays in doubt and finds the batch by listing.
     sqlx::query!(
-        "update longhaul.batches set status = 6, provider_batch_id = $2, adopted_at = longhaul.now(),
+        "update longhaul.batches set status = 6, provider_batch_id = $2, adopted_at = longhaul.now(), downloads = 0,
              check_at = longhaul.now()
          where intent = $1 and (status = 4 or status = 9 and ambiguous_at is not null)",
         intent.0,

@@ -16,14 +16,6 @@ pub(crate) struct CallKey {
     pub attempt: i16,
 }
 
-/// A call that this node is to make now.
-#[derive(Debug, Clone)]
-pub(crate) struct HeldCall {
-    pub key: CallKey,
-    /// The body of the request.
-    pub request: String,
-}
-
 /// Who claims calls, of whom.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Caller<'a> {
@@ -34,37 +26,113 @@ pub(crate) struct Caller<'a> {
     pub live_ms: i64,
 }
 
-/// Takes requests that are to go live: the intent of each is committed with this. Nothing while the account is parked or was asked to
-/// wait.
-pub(super) async fn claim(pool: &PgPool, of: Caller<'_>, limit: i64) -> Result<Vec<HeldCall>, StoreError> {
+/// A request that is to go live.
+#[derive(Debug, Clone)]
+pub(crate) struct DueCall {
+    pub run: i64,
+    pub wait: i32,
+    /// The body of the request.
+    pub request: String,
+    /// What it may come to cost at most, in nano-dollars, if that is known.
+    pub estimate: Option<i64>,
+}
+
+/// Requests that are to go live, the most urgent first. None while the account is parked, paused, or was asked to wait. Their costs are
+/// not estimated yet.
+pub(super) async fn due(pool: &PgPool, of: Caller<'_>, limit: i64) -> Result<Vec<DueCall>, StoreError> {
     let rows = sqlx::query!(
         r#"
-with pick as materialized (
-    select w.run, w.ordinal from longhaul.waits w
-    join longhaul.runs r on r.id = w.run and r.status = 3 and r.wait = w.ordinal
-    where w.provider = $1 and w.deadline_at is not null and w.queued_at is not null
-        and w.deadline_at <= longhaul.now() + $2::bigint * interval '1 millisecond' and w.queued_at <= longhaul.now()
-        and exists (select from longhaul.nodes n where n.id = $3 and n.dead_at is null)
-        and exists (
-            select from longhaul.accounts a where a.id = $4 and a.parked is null
-                and (a.live_not_before is null or a.live_not_before <= longhaul.now())
+select w.run, w.ordinal, q.body::text as "request!" from longhaul.waits w
+join longhaul.runs r on r.id = w.run and r.status = 3 and r.wait = w.ordinal
+join longhaul.requests q on q.run = w.run and q.ordinal = w.ordinal
+where w.provider = $1 and w.deadline_at is not null and w.queued_at is not null and w.held_by is null
+    and w.deadline_at <= longhaul.now() + $2::bigint * interval '1 millisecond' and w.queued_at <= longhaul.now()
+    and exists (
+        select from longhaul.accounts a where a.id = $3 and a.parked is null
+            and (a.live_not_before is null or a.live_not_before <= longhaul.now())
+    )
+    and not exists (
+        select from longhaul.pauses p where p.kind = 1 and p.subject = $1 or p.kind = 2 and p.subject = $3::int::text
+    )
+order by w.deadline_at, w.run, w.ordinal limit $4
+"#,
+        of.provider,
+        of.live_ms,
+        of.account,
+        limit
+    )
+    .fetch_all(pool)
+    .await?;
+    let due = |run, wait, request| DueCall { run, wait, request, estimate: None };
+    Ok(rows.into_iter().map(|r| due(r.run, r.ordinal, r.request)).collect())
+}
+
+/// Takes requests that are to go live: the intent of each is committed with this, and what it may come to cost counts against all its
+/// budgets from then on. One that any of them has no room for is held. Nothing of it happens when a budget was decided by or set
+/// meanwhile, or the account is not to be called any more.
+pub(super) async fn claim(pool: &PgPool, of: Caller<'_>, due: &[DueCall]) -> Result<Vec<CallKey>, StoreError> {
+    let run: Vec<i64> = due.iter().map(|d| d.run).collect();
+    let wait: Vec<i32> = due.iter().map(|d| d.wait).collect();
+    let estimate: Vec<Option<i64>> = due.iter().map(|d| d.estimate).collect();
+    let rows = sqlx::query_as!(
+        CallKey,
+        r#"
+with able as materialized (
+    select from longhaul.accounts a where a.id = $3 and a.parked is null
+        and (a.live_not_before is null or a.live_not_before <= longhaul.now())
+        and exists (select from longhaul.nodes n where n.id = $2 and n.dead_at is null)
+        and not exists (
+            select from longhaul.pauses p where p.kind = 1 and p.subject = $1 or p.kind = 2 and p.subject = $3::int::text
         )
-    order by w.deadline_at, w.run, w.ordinal limit $5
+),
+asked as materialized (
+    select u.* from able, unnest($4::bigint[], $5::int[], $6::bigint[]) with ordinality as u (run, ordinal, estimate, place)
+    order by u.run
 ),
 locked as materialized (
-    select p.run, p.ordinal from (select * from pick order by run) p cross join lateral (
-        select from longhaul.runs r where r.id = p.run and r.status = 3 and r.wait = p.ordinal for update skip locked
+    select u.*, r.workflow, r.root from asked u cross join lateral (
+        select v.name as workflow, coalesce(r.root, r.id)::text as root
+        from longhaul.runs r join longhaul.workflow_versions v on v.id = r.workflow
+        where r.id = u.run and r.status = 3 and r.wait = u.ordinal for update of r skip locked
     ) r
+),
+budget as materialized (
+    select b.id, b.kind, b.subject, b.version, b.unpriced, b.limit_nano - b.spent - b.in_flight as room
+    from longhaul.budget_use b where b.limit_nano is not null and exists (
+        select from locked l where b.subject = case b.kind when 1 then $3::int::text when 2 then l.workflow else l.root end
+    )
+),
+-- The versions are compared again once the locks are held.
+same as materialized (
+    select b.id from budget u join longhaul.budgets b on b.id = u.id and b.version = u.version order by b.id for update of b
+),
+sure as materialized (select where (select count(*) from same) = (select count(*) from budget)),
+full_for as materialized (
+    select c.run, c.ordinal, min(c.id) as id from (
+        select l.run, l.ordinal, l.estimate, b.id, b.unpriced, b.room,
+            sum(l.estimate) over (partition by b.id order by l.place) as total
+        from locked l join budget b
+            on b.subject = case b.kind when 1 then $3::int::text when 2 then l.workflow else l.root end
+    ) c
+    where case when c.estimate is null then not c.unpriced or c.room < coalesce(c.total, 0) else c.room < c.total end
+    group by c.run, c.ordinal
+),
+held as (
+    update longhaul.waits w set held_by = f.id, estimate = l.estimate
+    from sure, full_for f join locked l on l.run = f.run and l.ordinal = f.ordinal
+    where w.run = f.run and w.ordinal = f.ordinal and w.status = 1
 ),
 -- Whoever fills a batch may have been quicker.
 taken as (
     update longhaul.waits w set status = 3, queued_at = null, company = null, attempt = least(w.attempt::int + 1, 32767)
-    from locked l where w.run = l.run and w.ordinal = l.ordinal and w.status = 1
-    returning w.run, w.ordinal, w.attempt, w.provider
+    from sure, locked l where w.run = l.run and w.ordinal = l.ordinal and w.status = 1 and w.held_by is null
+        and not exists (select from full_for f where f.run = l.run and f.ordinal = l.ordinal)
+    returning w.run, w.ordinal, w.attempt, w.provider, l.estimate
 ),
+raised as (update longhaul.budgets b set version = b.version + 1 from same s, sure where b.id = s.id and exists (select from taken)),
 intent as (
-    insert into longhaul.live_calls (run, wait, attempt, account, node, status)
-    select run, ordinal, attempt, $4, $3, 2 from taken
+    insert into longhaul.live_calls (run, wait, attempt, account, node, status, estimate)
+    select run, ordinal, attempt, $3, $2, 2, estimate from taken
 ),
 moved as (
     update longhaul.runs r set cursor = r.cursor + 1 from taken t where r.id = t.run
@@ -75,19 +143,18 @@ told as (
     select id, cursor - 1, longhaul.nonce(), 31, json_build_object('wait', ordinal, 'attempt', attempt,
         'provider', provider, 'live', true) from moved
 )
-select t.run as "run!", t.ordinal as "wait!", t.attempt as "attempt!", q.body::text as "request!"
-from taken t join longhaul.requests q on q.run = t.run and q.ordinal = t.ordinal
+select run as "run!", ordinal as "wait!", attempt as "attempt!" from taken
 "#,
         of.provider,
-        of.live_ms,
         of.node.0,
         of.account,
-        limit
+        &run,
+        &wait,
+        &estimate as _
     )
     .fetch_all(pool)
     .await?;
-    let held = |key, request| HeldCall { key, request };
-    Ok(rows.into_iter().map(|r| held(CallKey { run: r.run, wait: r.wait, attempt: r.attempt }, r.request)).collect())
+    Ok(rows)
 }
 
 /// When the next call is due that no node makes yet: in how many milliseconds.
@@ -97,10 +164,13 @@ pub(super) async fn next(pool: &PgPool, of: Caller<'_>) -> Result<Option<i64>, S
 select (extract(epoch from greatest(min(w.due), a.live_not_before) - longhaul.now()) * 1000)::bigint as ms
 from longhaul.accounts a cross join lateral (
     select greatest(w.queued_at, w.deadline_at - $2::bigint * interval '1 millisecond') as due from longhaul.waits w
-    where w.provider = $1 and w.deadline_at is not null and w.queued_at is not null
+    where w.provider = $1 and w.deadline_at is not null and w.queued_at is not null and w.held_by is null
     order by w.deadline_at limit 1000
 ) w
-where a.id = $3 and a.parked is null group by a.id
+where a.id = $3 and a.parked is null and not exists (
+    select from longhaul.pauses p where p.kind = 1 and p.subject = $1 or p.kind = 2 and p.subject = $3::int::text
+)
+group by a.id
 "#,
         of.provider,
         of.live_ms,
@@ -148,13 +218,14 @@ pub(super) async fn answer(
     pool: &PgPool,
     call: CallKey,
     body: &str,
+    model: Option<&str>,
     usage: Option<Usage>,
     nano_usd: Option<i64>,
 ) -> Result<bool, StoreError> {
     let moved = sqlx::query_scalar!(
         r#"
 with call as materialized (
-    select c.run, c.wait, c.attempt, c.account from longhaul.live_calls c
+    select c.run, c.wait, c.attempt, c.account, c.status from longhaul.live_calls c
     where c.run = $1 and c.wait = $2 and c.attempt = $3 and c.status in (2, 7, 10)
 ),
 locked as materialized (
@@ -183,11 +254,30 @@ told as (
         'bytes', octet_length($4::text), 'input_tokens', $5::bigint, 'output_tokens', $6::bigint, 'live', true)
     from moved
 ),
+-- An answer that comes again is not paid again: at most it has become of use.
 booked as (
-    update longhaul.live_calls l set status = case when exists (select from answered) then 3 else 10 end,
+    update longhaul.live_calls l set status = case when exists (select from answered) then 3 else 10 end, model = $10,
         input_tokens = $5, output_tokens = $6, cache_write_tokens = $7, cache_read_tokens = $8, nano_usd = $9,
-        settled_at = longhaul.now(), note = null
-    from call c where l.run = c.run and l.wait = c.wait and l.attempt = c.attempt
+        settled_at = case when c.status = 10 then l.settled_at else longhaul.now() end, note = null
+    from call c where l.run = c.run and l.wait = c.wait and l.attempt = c.attempt and l.status = c.status
+    returning l.run, l.account, l.model, l.settled_at, l.nano_usd, (c.status <> 10)::int as new,
+        (l.status = 10)::int - (c.status = 10)::int as unused
+),
+spent as (
+    insert into longhaul.spent
+    select (k.settled_at at time zone 'UTC')::date, k.account, v.name, coalesce(k.model, ''), k.new,
+        k.new * (k.nano_usd is null)::int, k.unused, k.new * coalesce(k.nano_usd, 0), k.unused * coalesce(k.nano_usd, 0),
+        k.new * coalesce($5::bigint, 0), k.new * coalesce($6::bigint, 0), k.new * coalesce($7::bigint, 0),
+        k.new * coalesce($8::bigint, 0)
+    from booked k join longhaul.runs r on r.id = k.run join longhaul.workflow_versions v on v.id = r.workflow
+    on conflict (workflow, account, day, model) do update set items = spent.items + excluded.items,
+        unpriced = spent.unpriced + excluded.unpriced, unused = spent.unused + excluded.unused,
+        nano_usd = spent.nano_usd + excluded.nano_usd,
+        unused_nano_usd = spent.unused_nano_usd + excluded.unused_nano_usd,
+        input_tokens = spent.input_tokens + excluded.input_tokens,
+        output_tokens = spent.output_tokens + excluded.output_tokens,
+        cache_write_tokens = spent.cache_write_tokens + excluded.cache_write_tokens,
+        cache_read_tokens = spent.cache_read_tokens + excluded.cache_read_tokens
 ),
 -- The provider takes calls again.
 calm as (
@@ -203,7 +293,8 @@ select exists (select from moved) as "moved!"
         usage.map(|u| u.output_tokens),
         usage.map(|u| u.cache_write_tokens),
         usage.map(|u| u.cache_read_tokens),
-        nano_usd
+        nano_usd,
+        model
     )
     .fetch_one(pool)
     .await?;
@@ -301,7 +392,7 @@ because as (
 ),
 booked as (
     update longhaul.live_calls l set status = $4::smallint, note = $9, line = $10, settled_at = longhaul.now()
-    from call c where l.run = c.run and l.wait = c.wait and l.attempt = c.attempt and c.status = 2
+    from call c where l.run = c.run and l.wait = c.wait and l.attempt = c.attempt and l.status = 2
 )
 select fate as "fate!" from moved
 "#,
@@ -326,13 +417,13 @@ select fate as "fate!" from moved
     })
 }
 
-/// Makes no live call for a while: as long as the provider asked for, or each time twice as long, up to a minute.
+/// Makes no live call for a while: as long as the provider asked for, and each time twice as long, up to a minute.
 pub(super) async fn pause(pool: &PgPool, account: i32, asked_ms: Option<i64>) -> Result<(), StoreError> {
     sqlx::query!(
         r#"
 update longhaul.accounts set
     live_not_before = greatest(live_not_before, longhaul.now() +
-        coalesce($2::bigint, least(500 * (1 << least(live_refused, 10)), 60000)) * interval '1 millisecond'),
+        greatest($2::bigint, least(500 * (1 << least(live_refused, 10)), 60000)) * interval '1 millisecond'),
     live_refused = live_refused + 1
 -- Calls that were under way at the same time are refused for the same reason.
 where id = $1 and ($2::bigint is not null or live_not_before is null or live_not_before <= longhaul.now())

@@ -38,6 +38,10 @@ pub(crate) struct Waiting {
     pub kind: WaitKind,
     pub status: WaitStatus,
     pub provider: Option<String>,
+    /// Whether a budget holds them.
+    pub held: bool,
+    /// Whether each is called by itself.
+    pub live: bool,
     pub runs: i64,
     pub oldest_ms: i64,
     /// Batches that carry them, and how long ago the first of these was sent.
@@ -117,7 +121,8 @@ with sample as materialized (
         where r.workflow = k.workflow and r.listed = 3 and r.listed is not null order by r.id limit $2
     ) q
 )
-select w.kind, w.status, w.provider, count(*) as "runs!",
+select w.kind, w.status, w.provider, w.status = 1 and w.held_by is not null as "held!",
+    w.kind = 1 and w.status = 3 and w.batch is null as "live!", count(*) as "runs!",
     (extract(epoch from longhaul.now() - min(w.opened_at)) * 1000)::bigint as "oldest!",
     count(distinct b.id) as "batches!",
     (extract(epoch from longhaul.now() - min(b.sending_at)) * 1000)::bigint as sent_ago,
@@ -125,7 +130,7 @@ select w.kind, w.status, w.provider, count(*) as "runs!",
 from sample s
 join longhaul.waits w on w.run = s.id and w.ordinal = s.wait
 left join longhaul.batches b on b.id = w.batch
-group by w.kind, w.status, w.provider order by w.kind, w.status
+group by w.kind, w.status, w.provider, 4, 5 order by w.kind, w.status, 4, 5
 "#,
         workflows,
         MOST
@@ -138,6 +143,8 @@ group by w.kind, w.status, w.provider order by w.kind, w.status
             kind: WaitKind::decode(r.kind),
             status: WaitStatus::decode(r.status),
             provider: r.provider,
+            held: r.held,
+            live: r.live,
             runs: r.runs,
             oldest_ms: r.oldest,
             batches: r.batches,
@@ -170,15 +177,31 @@ group by s.status order by s.status
         .collect())
 }
 
-/// Why nothing is sent to providers' accounts, where that is so.
-pub(super) async fn parked_accounts(pool: &PgPool) -> Result<Vec<(String, String)>, StoreError> {
-    let rows = sqlx::query!(
+/// What keeps requests from being sent, and why.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Stopped {
+    /// Under which name nodes have it; `None`: it is not known.
+    pub provider: Option<String>,
+    /// What is stopped, in words.
+    pub what: String,
+    pub why: String,
+}
+
+/// Accounts that are parked, and what is paused of providers and accounts.
+pub(super) async fn stopped(pool: &PgPool) -> Result<Vec<Stopped>, StoreError> {
+    let rows = sqlx::query_as!(
+        Stopped,
         r#"
-select kind || ' ' || base_url || ' ' || organization || ' ' || workspace as "account!", parked as "parked!"
-from longhaul.accounts where parked is not null order by id
+select provider, kind || ' ' || base_url || ' ' || organization || ' ' || workspace as "what!", parked as "why!"
+from longhaul.accounts where parked is not null
+union all
+select case p.kind when 1 then p.subject else a.provider end,
+    case p.kind when 1 then 'provider `' || p.subject || '`' else 'account ' || p.subject end, 'paused by ' || p.by || ': ' || p.why
+from longhaul.pauses p left join longhaul.accounts a on p.kind = 2 and a.id::text = p.subject
+order by 2
 "#
     )
     .fetch_all(pool)
     .await?;
-    Ok(rows.into_iter().map(|r| (r.account, r.parked)).collect())
+    Ok(rows)
 }

@@ -268,7 +268,7 @@ from longhaul.batches
         r#"
 select coalesce(sum(nano_usd), 0)::bigint as "nano_usd!",
     count(*) filter (where status = 10) as "late!",
-    count(*) filter (where status in (3, 10) and nano_usd is null) as "unpriced!"
+    count(*) filter (where status in (3, 8, 9, 10) and nano_usd is null) as "unpriced!"
 from longhaul.batch_items
 "#
     )

@@ -43,7 +43,8 @@ queued as (
         queued_at = case when l.status <> 8 then longhaul.now() end,
         company = case when $4::int is null or l.item = $4 then $3 else w.company end
     from locked l where w.run = l.run and w.ordinal = l.ordinal
-)
+),
+free as (delete from longhaul.reserved f using held h where f.batch = h.id)
 update longhaul.batches b set status = 9, abandoned_at = longhaul.now(), check_at = null, note = $5
 from held h where b.id = h.id
 returning b.id
@@ -127,6 +128,7 @@ booked as (
     update longhaul.batch_items i set status = 4, settled_at = longhaul.now() from held h
     where i.batch = h.id and i.status in (1, 2)
 ),
+free as (delete from longhaul.reserved f using held h where f.batch = h.id),
 abandoned as (
     update longhaul.batches b set status = 9, abandoned_at = longhaul.now(), check_at = null, note = $5
     from held h where b.id = h.id
@@ -186,7 +188,7 @@ pub(super) async fn find_late(
     let done = sqlx::query!(
         r#"
 update longhaul.batches b set status = case when $5 then 5 else 6 end, provider_batch_id = $3, adopted_at = longhaul.now(),
-    check_at = longhaul.now(), submitted_at = case when $5 then longhaul.now() end,
+    downloads = 0, check_at = longhaul.now(), submitted_at = case when $5 then longhaul.now() end,
     verified_at = case when $5 then longhaul.now() end, lease = $4, note = 'found after it had been given up on'
 where b.id = $1 and b.account = $2 and b.status = 9 and b.ambiguous_at is not null
     and exists (select from longhaul.accounts a where a.id = $2 and a.fence = $4)
@@ -224,16 +226,22 @@ line as materialized (
     join longhaul.batch_items i on i.batch = h.id and i.item = l.item and i.status in (1, 2)
 ),
 locked as materialized (
-    select l.run, l.wait, l.company from (select * from line order by run) l cross join lateral (
+    select l.run, l.wait, l.item, l.company from (select * from line order by run) l cross join lateral (
         select from longhaul.runs r where r.id = l.run and r.status = 3 and r.wait = l.wait for update
     ) r
+),
+-- Whether the wait is still this batch's, as it is once it is locked. The count is there to have the runs locked first.
+asking as materialized (
+    select l.item from (select * from line where (select count(*) from locked) >= 0 order by run) l cross join lateral (
+        select w.status, w.batch from longhaul.waits w where w.run = l.run and w.ordinal = l.wait for update
+    ) w where w.status in (2, 3) and w.batch = $1
 ),
 queued as (
     update longhaul.waits w set status = 1, batch = null, item = null, company = coalesce(l.company, w.company),
         queued_at = longhaul.now() + $5::bigint * interval '1 millisecond'
     from locked l
     where w.run = l.run and w.ordinal = l.wait and w.status in (2, 3) and w.batch = $1
-    returning w.run, w.ordinal, w.attempt, w.provider
+    returning w.run, w.ordinal, w.attempt, w.provider, l.item
 ),
 moved as (
     update longhaul.runs r set cursor = r.cursor + 1 from queued q where r.id = q.run
@@ -248,6 +256,7 @@ told as (
 booked as (
     update longhaul.batch_items i set status = 4, settled_at = longhaul.now() from line l
     where i.batch = $1 and i.item = l.item and i.status in (1, 2)
+        and (l.item in (select q.item from queued q) or l.item not in (select a.item from asking a))
     returning i.item
 )
 select count(*) as "count!" from booked
@@ -263,19 +272,49 @@ select count(*) as "count!" from booked
     Ok(settled)
 }
 
-/// Whether a request that was refused alone, after its batch was created, is guilty: not when `in_row` others were before it with
-/// nothing accepted in between. Counts it if so.
-pub(super) async fn convicts(pool: &PgPool, batch: i64, fence: i64, in_row: i32) -> Result<bool, StoreError> {
-    let done = sqlx::query!(
-        "update longhaul.accounts a set refused_in_row = a.refused_in_row + 1 from longhaul.batches b
-         where b.id = $1 and b.fence = $2 and b.status = 5 and a.id = b.account and a.refused_in_row < $3",
+/// What to make of a request that was refused alone in a batch that this node looks after.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Lone {
+    /// It is to fail, and to be [counted](count_refusal).
+    Guilty,
+    /// Too many were refused before it, one by one, with none accepted in between: it is about the account.
+    OneOfMany,
+    /// It was sent under an earlier lease: somebody may have acted since, so it says nothing any more.
+    Stale,
+}
+
+/// Judges a request that was refused alone. `None`: the batch is not held under that fence.
+pub(super) async fn judge_lone(pool: &PgPool, batch: i64, fence: i64, in_row: i32) -> Result<Option<Lone>, StoreError> {
+    let row = sqlx::query!(
+        r#"
+select b.lease = a.fence as "current!", a.refused_in_row < $3 as "guilty!"
+from longhaul.batches b join longhaul.accounts a on a.id = b.account
+where b.id = $1 and b.fence = $2 and b.status = 5
+"#,
         batch,
         fence,
         in_row
     )
+    .fetch_optional(pool)
+    .await?;
+    Ok(row.map(|r| match (r.current, r.guilty) {
+        (false, _) => Lone::Stale,
+        (true, true) => Lone::Guilty,
+        (true, false) => Lone::OneOfMany,
+    }))
+}
+
+/// Counts a request that failed for being refused alone.
+pub(super) async fn count_refusal(pool: &PgPool, batch: i64, fence: i64) -> Result<(), StoreError> {
+    sqlx::query!(
+        "update longhaul.accounts a set refused_in_row = a.refused_in_row + 1 from longhaul.batches b
+         where b.id = $1 and b.fence = $2 and b.status = 5 and a.id = b.account",
+        batch,
+        fence
+    )
     .execute(pool)
     .await?;
-    Ok(done.rows_affected() == 1)
+    Ok(())
 }
 
 /// Nothing is sent any more for the account of a batch that this node looks after, until an operator acts. Not for what was sent

@@ -34,7 +34,8 @@ pub(super) async fn queue(
 ) -> Result<Queue, StoreError> {
     let company = sqlx::query_scalar!(
         "select min(company) from longhaul.waits
-         where provider = $1 and batch_group = $2 and $3 and company is not null and queued_at is not null and held_by is null
+         where provider = $1 and batch_group = $2 and $3 and company is not null and queued_at <= longhaul.now() and held_by is null
+             and queued_at is not null
              and (deadline_at is null or $4::bigint is null
                  or deadline_at > longhaul.now() + $4 * interval '1 millisecond')",
         provider,
@@ -263,18 +264,22 @@ pub(super) async fn sending(
     pool: &PgPool,
     batch: i64,
     lease: Lease,
+    provider: &str,
     watermark: &Watermark,
     limit_ms: i64,
 ) -> Result<bool, StoreError> {
     let done = sqlx::query!(
-        "update longhaul.batches set status = 3, sending_at = longhaul.now(), watermark = $3, watermark_at = $4,
+        "update longhaul.batches b set status = 3, sending_at = longhaul.now(), watermark = $3, watermark_at = $4,
              send_limit_ms = $5
-         where id = $1 and lease = $2 and status = 2",
+         where b.id = $1 and b.lease = $2 and b.status = 2 and not exists (
+             select from longhaul.pauses p where p.kind = 1 and p.subject = $6 or p.kind = 2 and p.subject = b.account::text
+         )",
         batch,
         lease.fence,
         watermark.id.as_deref(),
         watermark.created_at,
-        limit_ms
+        limit_ms,
+        provider
     )
     .execute(pool)
     .await?;

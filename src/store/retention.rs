@@ -71,7 +71,8 @@ input as (
     from ripe p where i.run = p.root
 ),
 tags as (delete from longhaul.run_tags t using ripe p where t.run = p.root),
-budget as (delete from longhaul.budgets b using ripe p where b.kind = 3 and b.subject = p.root::text),
+budget as (delete from longhaul.budgets b using ripe p where b.kind = 3 and b.subject = p.root::text returning b.id),
+reserve as (delete from longhaul.reserved f using budget b where f.budget = b.id),
 item as (
     delete from longhaul.batch_items i using gone g where i.run = g.run
     returning i.batch, i.status, i.nano_usd
@@ -82,7 +83,7 @@ sum as (
     from (
         select b.id, i.items, i.cost, i.unpriced, i.late from (
             select batch, count(*)::int as items, coalesce(sum(nano_usd), 0)::bigint as cost,
-                count(*) filter (where status in (3, 10) and nano_usd is null)::int as unpriced,
+                count(*) filter (where status in (3, 8, 9, 10) and nano_usd is null)::int as unpriced,
                 count(*) filter (where status = 10)::int as late
             from item group by batch
         ) i join longhaul.batches b on b.id = i.batch order by b.id for update of b

@@ -85,6 +85,13 @@ wanted_live as (
     where c.run = a.run and c.wait = a.ordinal and a.status = 4 and c.status = 10 and c.attempt = (
         select min(x.attempt) from longhaul.live_calls x where x.run = a.run and x.wait = a.ordinal and x.status = 10
     )
+    returning c.account, c.model, c.nano_usd, c.settled_at
+),
+of_use_live as (
+    update longhaul.spent s set unused = s.unused - 1, unused_nano_usd = s.unused_nano_usd - coalesce(w.nano_usd, 0)
+    from wanted_live w, longhaul.runs r join longhaul.workflow_versions v on v.id = r.workflow
+    where r.id = $1 and s.workflow = v.name and s.account = w.account and s.model = coalesce(w.model, '')
+        and s.day = (w.settled_at at time zone 'UTC')::date
 ),
 moved as (
     update longhaul.runs r set status = case when l.parked then 4 when a.status in (1, 2, 3) then 3 else 1 end,

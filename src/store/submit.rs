@@ -125,7 +125,7 @@ pub(super) async fn adopt(
     let done = sqlx::query!(
         r#"
 update longhaul.batches b set status = case when $4 then 5 else 6 end, provider_batch_id = $3,
-    adopted_at = longhaul.now(), check_at = longhaul.now(),
+    adopted_at = longhaul.now(), downloads = 0, check_at = longhaul.now(),
     submitted_at = case when $4 then longhaul.now() end, verified_at = case when $4 then longhaul.now() end
 where b.id = $1 and b.lease = $2 and b.status = 4
     and not exists (
@@ -183,7 +183,8 @@ queued as (
     update longhaul.waits w set status = case when l.status = 8 then 8 else 1 end, batch = null, item = null,
         queued_at = case when l.status <> 8 then longhaul.now() + $3::bigint * interval '1 millisecond' end
     from locked l where w.run = l.run and w.ordinal = l.ordinal
-)
+),
+free as (delete from longhaul.reserved f using held h where f.batch = h.id)
 update longhaul.batches b set status = 9, abandoned_at = coalesce(b.abandoned_at, longhaul.now()), check_at = null, note = $4
 from held h where b.id = h.id
 returning b.id

@@ -3,7 +3,9 @@
 use crate::models::{Models, asking, until_batch};
 use crate::support::{check, connect, database, eventually, execute, failure, number, until_over, until_status};
 use longhaul::testing::TestNode;
-use longhaul::{BatchStatus, Client, Config, EventType, FailureCode, Kind, Next, Node, Reply, Result, Run, RunStatus};
+use longhaul::{
+    BatchStatus, Client, Config, CostsOf, EventType, FailureCode, Kind, Next, Node, Reply, Result, Run, RunStatus,
+};
 use longhaul::{WhenLost, Workflow, workflow};
 use longhaul_sandbox::postgres::testing::TestDatabase;
 use longhaul_sandbox::provider::{Config as SandboxConfig, Fault, Operation, When};
@@ -11,7 +13,7 @@ use sqlx::PgConnection;
 use std::time::Duration;
 
 /// Asks once. The input is `how: prompt`.
-struct Urgent;
+pub struct Urgent;
 
 #[workflow]
 mod urgent {
@@ -56,11 +58,11 @@ async fn node_with(db: &TestDatabase, models: &Models, config: Config) -> Node {
     node.start().await.unwrap()
 }
 
-async fn node(db: &TestDatabase, models: &Models) -> Node {
+pub async fn node(db: &TestDatabase, models: &Models) -> Node {
     node_with(db, models, asking("a")).await
 }
 
-async fn enqueue(db: &TestDatabase, how: &str, n: usize) -> Client {
+pub async fn enqueue(db: &TestDatabase, how: &str, n: usize) -> Client {
     let client = Client::connect(db.url()).await.unwrap();
     let runs = (0..n).map(|k| (format!("r{k}"), format!("{how}: q{k}"))).collect();
     client.enqueue_many::<Urgent>(runs).await.unwrap();
@@ -68,11 +70,17 @@ async fn enqueue(db: &TestDatabase, how: &str, n: usize) -> Client {
 }
 
 /// What was paid is what is booked: live calls and batches apart, each at its price.
-async fn booked(models: &Models, client: &Client) {
+pub async fn booked(models: &Models, client: &Client) {
     let (summary, live) = (models.summary(), client.live_totals().await.unwrap());
     let paid = models.paid();
     assert_eq!(live.answered + live.superseded, paid.iter().filter(|p| p.live).count() as i64, "{live:?} {summary:?}");
     assert_eq!(live.nano_usd, summary.nano_usd_live as i64);
+    let total = client.costs(CostsOf::Everything).await.unwrap().total;
+    assert_eq!(
+        (total.items, total.nano_usd),
+        (paid.len() as i64, (summary.nano_usd_batch + summary.nano_usd_live) as i64),
+        "{total:?} {summary:?}"
+    );
     assert_eq!(client.batch_totals().await.unwrap().nano_usd, summary.nano_usd_batch as i64);
     assert_eq!((live.under_way, live.unpriced), (0, 0));
 }

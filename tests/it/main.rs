@@ -19,6 +19,7 @@ mod form;
 mod letters;
 mod listing;
 mod live;
+mod live_money;
 mod local;
 mod matrix;
 mod merging;

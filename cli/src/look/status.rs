@@ -5,7 +5,7 @@ use crate::args::DatabaseArgs;
 use crate::error::{CliError, Exit};
 use crate::out::{self, dollars, thousands};
 use longhaul::Client;
-use longhaul::store::{BatchTotals, Control, Counts};
+use longhaul::store::{BatchTotals, Control, Counts, LiveTotals};
 use serde::Serialize;
 
 #[derive(Debug, Serialize)]
@@ -13,6 +13,7 @@ struct Status {
     runs: Counts,
     workflows: Vec<ControlLine>,
     batches: BatchTotals,
+    live: LiveTotals,
     nodes: Vec<NodeLine>,
     /// What keeps requests from being sent, a sentence each.
     held_back: Vec<String>,
@@ -66,7 +67,8 @@ pub(crate) async fn status(args: &DatabaseArgs, as_json: bool) -> Result<Exit, C
     let said = client.controls().await?.into_iter();
     let workflows = said.filter(|c| c.paused_at.is_some() || c.max_running.is_some()).map(ControlLine::from).collect();
     let (nodes, held_back) = (living(&client).await?, held_back(&client).await?);
-    let status = Status { runs, workflows, batches, nodes, held_back };
+    let live = client.live_totals().await?;
+    let status = Status { runs, workflows, batches, live, nodes, held_back };
     if as_json {
         out::json(&status)?
     } else {
@@ -105,7 +107,27 @@ fn readable(status: &Status) -> String {
     let back = if back.is_empty() { back } else { format!("\nHeld back\n{back}") };
     let (runs, totals, nodes) = (figures(&runs), figures(&totals), listing(&status.nodes));
     let workflows = controls(&status.workflows);
-    format!("Runs\n{runs}\n{workflows}Batches\n{totals}{cost}\nNodes\n{nodes}{back}")
+    let live = live(&status.live);
+    format!("Runs\n{runs}\n{workflows}Batches\n{totals}{cost}\n{live}Nodes\n{nodes}{back}")
+}
+
+/// Calls that are no part of a batch; nothing where there were none.
+fn live(totals: &LiveTotals) -> String {
+    let LiveTotals { calls, under_way, answered, superseded, refused, lost, nano_usd, unpriced } = *totals;
+    if calls == 0 {
+        return String::new();
+    }
+    let figures = [
+        ("calls", calls),
+        ("under way", under_way),
+        ("answered", answered),
+        ("of no use", superseded),
+        ("refused", refused),
+        ("lost", lost),
+        ("without price", unpriced),
+    ];
+    let lines: String = figures.iter().map(|(name, n)| format!("  {name:<14}{:>12}\n", thousands(*n))).collect();
+    format!("Live calls\n{lines}  {:<14}{:>12}\n\n", "cost", dollars(nano_usd))
 }
 
 /// Workflows that do not simply run.

@@ -225,7 +225,7 @@ impl Making {
     async fn send(&mut self, lease: Lease, items: i32, id: &str) -> (i64, i64) {
         let batch = self.fill(lease, items).await;
         assert!(self.store.seal(batch, lease, "p", 100, &[7; 32], "v1").await.unwrap());
-        assert!(self.store.sending(batch, lease, &Default::default(), 1_000).await.unwrap());
+        assert!(self.store.sending(batch, lease, "claude", &Default::default(), 1_000).await.unwrap());
         assert!(self.store.created(batch, lease, id, true).await.unwrap());
         assert_eq!(self.store.tell_submitted(batch, 100).await.unwrap(), i64::from(items));
         let held = self.store.claim_batches(lease.account, self.node, 10).await.unwrap();

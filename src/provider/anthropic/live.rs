@@ -10,6 +10,7 @@ use bytes::Bytes;
 use futures::StreamExt;
 use reqwest::header::CONTENT_TYPE;
 use reqwest::{Response, StatusCode};
+use serde_json::Value;
 use std::time::{Duration, Instant};
 
 impl Transport {
@@ -63,9 +64,28 @@ fn classify(status: StatusCode, retry_after: Option<Duration>, body: Bytes) -> C
     match status.as_u16() {
         // The request may be for a model that this account does not have: that is about the request.
         404 => refused(why, retry_after, Refusal::Request(None)),
-        400 | 401 | 402 | 403 | 413 | 422 | 429 => refused(why, retry_after, because(status.as_u16(), &text)),
+        400 | 422 => refused(why, retry_after, about(&text)),
+        401 | 402 | 403 | 413 | 429 => refused(why, retry_after, because(status.as_u16(), &text)),
         503 | 529 => Called::Failed { why, retry_after },
         _ => Called::Ambiguous(why),
+    }
+}
+
+/// A 400 is about the request, whose own words may be in the message, unless it says of the account what only that can be.
+fn about(text: &str) -> Refusal {
+    const ACCOUNT: [&str; 5] = [
+        "credit balance is too low",
+        "organization has been disabled",
+        "organization is on hold",
+        "reached your specified API usage limits",
+        "spend limit",
+    ];
+    let value: Value = serde_json::from_str(text).unwrap_or(Value::Null);
+    let of = |key: &str| value.pointer(key).and_then(Value::as_str).unwrap_or_default();
+    let (kind, message) = (of("/error/type"), of("/error/message"));
+    match kind == "billing_error" || ACCOUNT.iter().any(|words| message.contains(words)) {
+        true => Refusal::Account,
+        false => Refusal::Request(None),
     }
 }
 
@@ -101,6 +121,19 @@ mod tests {
             other => panic!("{code}: {other:?}"),
         };
         assert_eq!([400, 404, 422].map(because), [Refusal::Request(None); 3]);
+        let refusal = |message: &str| match of(
+            400,
+            &format!(r#"{{"error":{{"type":"invalid_request_error","message":"{message}"}}}}"#),
+        ) {
+            Called::Refused(refused) => refused.because,
+            other => panic!("{message}: {other:?}"),
+        };
+        for message in
+            ["thinking.disabled.budget_tokens: Extra inputs", "metadata.organization: too long", "no workspace"]
+        {
+            assert_eq!(refusal(message), Refusal::Request(None), "{message}");
+        }
+        assert_eq!(refusal("Your credit balance is too low to access the API"), Refusal::Account);
         assert_eq!([401, 402, 403].map(because), [Refusal::Account; 3]);
         assert_eq!([413, 429].map(because), [Refusal::Size, Refusal::Moment]);
         assert!([503, 529].into_iter().all(|code| matches!(of(code, ""), Called::Failed { .. })));

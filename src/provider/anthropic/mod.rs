@@ -150,4 +150,9 @@ impl BatchProvider for Anthropic {
         let (model, max_tokens) = wire::asked(request)?;
         self.prices.most(&model, request.len(), max_tokens)
     }
+
+    fn live_estimate(&self, request: &str) -> Option<i64> {
+        // Twice the price of a batch.
+        self.estimate(request)?.checked_mul(2)
+    }
 }

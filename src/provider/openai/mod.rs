@@ -150,4 +150,11 @@ impl BatchProvider for OpenAi {
     fn cost(&self, model: &str, usage: &Usage) -> Option<i64> {
         prices::cost(&self.prices, model, usage)
     }
+
+    fn estimate(&self, request: &str) -> Option<i64> {
+        let (model, output_tokens) = wire::asked(request)?;
+        // A token for every three bytes; there is no price for being written into the cache.
+        let input_tokens = i64::try_from(request.len().div_ceil(3)).ok()?;
+        self.cost(&model, &Usage { input_tokens, output_tokens, ..Usage::default() })
+    }
 }

@@ -112,7 +112,12 @@ impl Transport {
         if requests.is_empty() {
             return Ok(stream::empty().boxed());
         }
-        let first = download(requests.remove(0)).await?;
+        let first = match download(requests.remove(0)).await {
+            Err(ProviderError::NotFound) if !requests.is_empty() => {
+                stream::once(std::future::ready(Err(ProviderError::NotFound))).boxed()
+            }
+            first => first?,
+        };
         // A file need not end with a line end.
         let between = stream::once(std::future::ready(Ok(Bytes::from_static(b"\n"))));
         let rest = stream::iter(requests).then(download).try_flatten();

@@ -42,6 +42,22 @@ pub(super) fn group(request: &str) -> String {
     format!("{} {}", shape.endpoint(), shape.model.as_deref().unwrap_or_default())
 }
 
+/// The model that a request asks, and how many tokens it may write at most, of all its choices together. `None`: it does not say.
+pub(super) fn asked(request: &str) -> Option<(String, i64)> {
+    #[derive(Deserialize)]
+    struct Asked<'a> {
+        #[serde(borrow)]
+        model: Cow<'a, str>,
+        max_output_tokens: Option<i64>,
+        max_completion_tokens: Option<i64>,
+        max_tokens: Option<i64>,
+        n: Option<i64>,
+    }
+    let asked: Asked<'_> = serde_json::from_str(request).ok()?;
+    let most = asked.max_output_tokens.or(asked.max_completion_tokens).or(asked.max_tokens)?;
+    Some((asked.model.into_owned(), most.max(0).checked_mul(asked.n.unwrap_or(1).max(1))?))
+}
+
 /// A request as a line: white space between its tokens may hold line ends, its strings cannot.
 pub(super) fn item(id: CustomId, request: &str) -> String {
     let endpoint = serde_json::from_str::<Shape<'_>>(request).unwrap_or_default().endpoint();
