@@ -20,6 +20,14 @@ pub(super) async fn check(
             report.add(Check::FencesAndLeases, || format!("account {}", account.id), wrong);
         }
     }
+    for (account, spent, cost) in snapshot.misspent().await? {
+        let wrong = format!("{spent} nano-dollars are added up as spent, its answers cost {cost}");
+        report.add(Check::MoneyAgrees, || format!("account {account}"), wrong);
+    }
+    for (run, wait) in snapshot.held_by_nothing().await? {
+        let wrong = format!("wait {wait} is held by a budget that does not exist");
+        report.add(Check::MoneyAgrees, || format!("run {run}"), wrong);
+    }
     snapshot.end().await?;
 
     let mut after = i64::MIN;

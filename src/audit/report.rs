@@ -56,6 +56,8 @@ checks! {
     JoinsAgree = "joins-agree",
     /// As many runs are counted of each status as there are.
     CountsAgree = "counts-agree",
+    /// What is added up as spent of an account is what its answers cost, and what is held for money is held by a budget that there is.
+    MoneyAgrees = "money-agrees",
     /// A run has its input, a wait its request, and no body is without its run.
     BodiesPresent = "bodies-present",
 }

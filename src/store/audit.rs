@@ -312,6 +312,41 @@ where c.n is distinct from r.n order by 1, 2
         Ok(rows.into_iter().map(|r| (r.workflow, r.status, r.counted, r.there)).collect())
     }
 
+    /// Accounts of which something else is added up as spent than their answers cost: the account, the sum, and what they cost, in
+    /// nano-dollars. Reads all items of settled batches.
+    pub(crate) async fn misspent(&mut self) -> Result<Vec<(i32, i64, i64)>> {
+        let rows = sqlx::query!(
+            r#"
+with paid as (
+    select b.account, sum(i.nano_usd) as nano_usd from longhaul.batches b
+    join longhaul.batch_items i on i.batch = b.id and i.status in (3, 8, 9, 10) where b.status = 8 group by 1
+    union all
+    select account, sum(removed_nano_usd) from longhaul.batches where status = 8 group by 1
+    union all
+    select account, sum(nano_usd) from longhaul.live_calls where status in (3, 10) group by 1
+    union all
+    select account, sum(nano_usd) from longhaul.live_removed group by 1
+),
+cost as (select account, coalesce(sum(nano_usd), 0)::bigint as n from paid group by 1),
+spent as (select account, sum(nano_usd)::bigint as n from longhaul.spent group by 1)
+select coalesce(s.account, c.account) as "account!", coalesce(s.n, 0) as "spent!", coalesce(c.n, 0) as "cost!"
+from spent s full join cost c on c.account = s.account where coalesce(s.n, 0) <> coalesce(c.n, 0) order by 1
+"#
+        );
+        let rows = rows.fetch_all(&mut *self.0).await?;
+        Ok(rows.into_iter().map(|r| (r.account, r.spent, r.cost)).collect())
+    }
+
+    /// Requests that are held by a budget that does not exist: nothing would ever let them go.
+    pub(crate) async fn held_by_nothing(&mut self) -> Result<Vec<(i64, i32)>> {
+        let rows = sqlx::query!(
+            "select w.run, w.ordinal from longhaul.waits w where w.held_by is not null and w.queued_at is not null
+                 and not exists (select from longhaul.budgets b where b.id = w.held_by) order by w.run, w.ordinal limit 1000"
+        );
+        let rows = within(async { Ok(rows.fetch_all(&mut *self.0).await?) }).await?;
+        Ok(rows.into_iter().map(|r| (r.run, r.ordinal)).collect())
+    }
+
     /// Inputs and outputs in a range of runs whose run does not exist.
     pub(crate) async fn strays(&mut self, range: Range) -> Result<Vec<i64>> {
         let rows = sqlx::query_scalar!(

@@ -19,7 +19,11 @@ use std::time::Duration;
 pub struct Gpt;
 
 fn request(kind: &str, run: &str, prompt: &str) -> Value {
-    let model = if kind == "mini" { "gpt-5-mini" } else { "gpt-4o-mini" };
+    let model = match kind.strip_prefix("model ") {
+        Some(name) => name,
+        None if kind == "mini" => "gpt-5-mini",
+        None => "gpt-4o-mini",
+    };
     match kind {
         "responses" => json!({"model": model, "input": prompt, "user": run}),
         _ => json!({"model": model, "messages": [{"role": "user", "content": prompt}], "user": run}),

@@ -124,3 +124,18 @@ async fn an_unpaid_bill_at_validation_parks_the_account() {
 async fn a_word_that_nobody_knows_costs_two_runs_and_parks_the_account() {
     parks("new_to_everybody", 2).await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_model_whose_name_cannot_be_kept_holds_up_no_other() {
+    let (db, models) = start().await;
+    let strange = ["m\0x".to_owned(), "m".repeat(4_000)];
+    let inputs = strange.iter().map(|model| format!("model {model}|q")).chain((0..3).map(|k| format!("mini|q{k}")));
+    let client = enqueue(&db, inputs.collect::<Vec<_>>()).await;
+    let node = node(&db, &models).await;
+    for run in ["r2", "r3", "r4"] {
+        until_status(&client, run, RunStatus::Completed).await;
+    }
+    until_over(&client).await;
+    settled(&db, &models).await;
+    node.shutdown().await.unwrap();
+}

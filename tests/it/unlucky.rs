@@ -4,7 +4,7 @@
 use crate::flows::Asking;
 use crate::models::{Models, asking, check_paid, until_batch};
 use crate::support::{check, connect, database, eventually, failure, number, until_over, until_status};
-use longhaul::{BatchStatus, Client, Config, FailureCode, RunStatus};
+use longhaul::{BatchStatus, Client, Config, CostsOf, FailureCode, RunStatus};
 use longhaul_sandbox::postgres::testing::TestDatabase;
 use longhaul_sandbox::provider::{Config as SandboxConfig, Fault, Operation, When};
 use std::time::Duration;
@@ -213,6 +213,29 @@ async fn a_batch_that_nobody_waits_for_any_more_is_canceled() {
     until_batch(&mut conn, BatchStatus::Settled).await;
     assert_eq!((models.control.seen(Operation::Cancel), models.paid().len()), (1, 0));
     until_status(&client, "r2", RunStatus::Canceled).await;
+    check(&db).await;
+    node.shutdown().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_adopted_batch_whose_results_are_gone_before_it_was_proved_ours_parks_its_runs() {
+    let (db, models) = (database().await, Models::start().await);
+    // Its create is in doubt, it is found in the listing, and nothing can be read of it any more.
+    models.inject(Operation::Create, When::Nth(1), Fault::AcceptThenCut);
+    models.inject(Operation::Create, When::Nth(1), Fault::Archive);
+    let client = enqueue(&db, questions(4)).await;
+    let node = models.node(&db, &Asking::default()).await;
+    until_over(&client).await;
+    let counts = client.counts().await.unwrap();
+    assert_eq!((counts.completed, counts.parked), (0, 4), "{counts:?}");
+    let mut conn = connect(&db).await;
+    eventually("the batch is settled, and its number free", async || {
+        (number(&mut conn, "select count(*) from longhaul.batches where status = 8").await == 1).then_some(())
+    })
+    .await;
+    let total = client.costs(CostsOf::Everything).await.unwrap().total;
+    assert_eq!((total.items, total.unpriced, total.unused), (4, 4, 4), "paid, as far as anybody knows");
+    assert_eq!(models.paid().len(), 4, "nothing was sent again");
     check(&db).await;
     node.shutdown().await.unwrap();
 }

@@ -135,6 +135,23 @@ async fn waits_and_what_moves_them() {
 }
 
 #[tokio::test]
+async fn money() {
+    use Check::MoneyAgrees;
+    let world = World::new().await;
+    breaks(&world, "update longhaul.spent set nano_usd = nano_usd + 1", &[MoneyAgrees]).await;
+    breaks(
+        &world,
+        "update longhaul.waits set held_by = 77 where (run, ordinal) =
+             (select run, ordinal from longhaul.waits where queued_at is not null and kind = 1 limit 1)",
+        &[MoneyAgrees],
+    )
+    .await;
+    let live = "insert into longhaul.live_calls (run, wait, attempt, account, node, status, settled_at, nano_usd)
+        select 1, 1, 1, id, gen_random_uuid(), 3, longhaul.now(), 5 from longhaul.accounts";
+    breaks(&world, live, &[MoneyAgrees]).await;
+}
+
+#[tokio::test]
 async fn batches_and_items() {
     use Check::{FencesAndLeases, ItemsBookedOnce, LedgerOfProvider};
     let world = World::new().await;
