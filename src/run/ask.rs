@@ -63,7 +63,7 @@ impl<W: Workflow> ModelCall<W> {
     ///
     /// ```
     /// # use longhaul::{Next, Reply, Result, Run, Workflow, workflow};
-    /// # struct Front;
+    /// # pub struct Front;
     /// # #[workflow]
     /// # mod front {
     /// #     use super::*;
@@ -86,6 +86,7 @@ impl<W: Workflow> ModelCall<W> {
     /// #     Ok(Next::finish(reply.text()))
     /// # }
     /// # }
+    /// # fn main() {}
     /// ```
     pub fn live(self) -> Self {
         self.deadline(Duration::ZERO)

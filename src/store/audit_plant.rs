@@ -210,6 +210,11 @@ const PLANTS: &[(&str, &str)] = &[
         "counts-agree",
         "insert into longhaul.run_counts (workflow, branch, status, n) values (1, false, 5, 1)",
     ),
+    // Something was spent that nothing was bought for.
+    (
+        "money-agrees",
+        "insert into longhaul.spent values (current_date, 1, 'planted', '', 1, 0, 0, 1, 0, 0, 0, 0, 0)",
+    ),
     // A run has lost its input. Branches have none of their own.
     (
         "bodies-present",
